@@ -1,0 +1,31 @@
+"""Collective communication and model parallelism, to compute, to measure and to see.
+
+Public names are loaded on first use, so that ``import labkit`` stays light.
+"""
+
+from importlib import import_module
+
+_WHERE = {
+    "InputRefused": "labkit.errors",
+    "Gpu": "labkit.spec",
+    "Link": "labkit.spec",
+    "Cluster": "labkit.spec",
+    "collective_cost": "labkit.collectives",
+    "cluster": "labkit.presets",
+    "read_sweep": "labkit.evidence.sweep",
+    "live": "labkit.show",
+    "still": "labkit.show",
+}
+__all__ = sorted(_WHERE)
+__version__ = "0.1.0"
+
+
+def __getattr__(name: str):
+    if name not in _WHERE:
+        raise AttributeError(f"module 'labkit' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_WHERE[name]), name)
+    return value
+
+
+def __dir__():
+    return sorted([*globals(), *__all__])

@@ -1,0 +1,89 @@
+"""Gpu, Link and Cluster: bytes per second are those of **one direction**, as network ports are quoted.
+
+Vendors quote links inside a node as the sum of both directions (NVLink 900 GB/s = 2 x 450) and network ports per
+direction and in bits (400 Gb/s = 50 GB/s each way, at once). ``one_direction`` converts both conventions.
+"""
+
+from dataclasses import dataclass, field, replace
+
+from labkit.errors import InputRefused
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One hop: ``alpha`` seconds per message and ``bandwidth`` bytes/s per direction (floats or arrays).
+
+    ``bandwidth`` is what is reached in practice; ``rated`` is the vendor's figure for the same direction, where known.
+    """
+
+    alpha: float
+    bandwidth: float
+    rated: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """One accelerator: memory in bytes, dense peak FLOP/s by precision, and the share of it that big products reach."""
+
+    name: str
+    memory: float
+    peak: dict[str, float]
+    reached: float
+    memory_bandwidth: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """``nodes`` hosts of ``gpus_per_node`` GPUs; ``inter`` is **one** of the ``nics_per_node`` ports of a host.
+
+    ``domain`` is the number of GPUs that share the fast links: the host, or a whole rack of hosts (NVL72).
+    """
+
+    name: str
+    gpu: Gpu
+    nodes: int
+    gpus_per_node: int
+    intra: Link
+    inter: Link
+    nics_per_node: float
+    domain: int = 0
+    sources: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self):
+        if self.domain == 0:
+            object.__setattr__(self, "domain", self.gpus_per_node)
+
+    @property
+    def n_gpus(self) -> int:
+        """GPUs in the whole cluster."""
+        return self.nodes * self.gpus_per_node
+
+    @property
+    def node_bandwidth(self) -> float:
+        """Bytes/s that leave (and at the same time enter) one host: all its ports together."""
+        return self.nics_per_node * self.inter.bandwidth
+
+    def group(self, members_per_node: int) -> "Cluster":
+        """The cluster as one of several equal groups sees it, all of them communicating at the same time.
+
+        A group with g of a node's G GPUs gets g/G of the ports: under tensor parallel 8 on 8-GPU nodes each of the
+        eight data-parallel groups gets one eighth.
+        """
+        if not 1 <= members_per_node <= self.domain:
+            raise InputRefused(
+                f"a group cannot have {members_per_node} members on a node of {self.domain} GPUs; use 1 to {self.domain}"
+            )
+        nics = self.nics_per_node * self.domain / self.gpus_per_node * members_per_node / self.domain
+        hosts = self.n_gpus // self.domain
+        return replace(
+            self, nodes=max(1, hosts), gpus_per_node=members_per_node, domain=members_per_node, nics_per_node=nics
+        )
+
+
+def one_direction(rate: float, *, bits: bool = False, both_directions: bool = False) -> float:
+    """Bytes/s of one direction from a vendor's figure: in bits, or summed over both directions.
+
+    >>> one_direction(400e9, bits=True), one_direction(900e9, both_directions=True)
+    (50000000000.0, 450000000000.0)
+    """
+    return rate / (8 if bits else 1) / (2 if both_directions else 1)
