@@ -1,0 +1,79 @@
+"""Timeline: who is busy when. Every strategy that overlaps work with communication gives one.
+
+A lane is one rank (for pipelines: one stage). What a rank computes and what it sends stand on the same lane,
+told apart by ``kind``: they may overlap, as on the streams of a GPU, but only computing counts as busy.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from labkit.errors import InputRefused
+
+FORWARD, BACKWARD, TRANSFER = "forward", "backward", "transfer"
+COMPUTING = (FORWARD, BACKWARD)
+
+
+@dataclass(frozen=True, eq=False)
+class Timeline:
+    """Blocks of time as columns of equal length, in any order.
+
+    ``lane``: the rank, counted from 0 (a transfer stands on the lane of its sender); ``start``, ``stop``:
+    seconds; ``kind``: ``forward``, ``backward`` or ``transfer``; ``item``: which micro-batch. Columns that do
+    not fit together, no block at all, or a block that stops before it starts: ``InputRefused``.
+
+    >>> kind = ["forward", "transfer", "forward"]
+    >>> t = Timeline(lane=[0, 0, 1], start=[0, 1, 1.5], stop=[1, 1.5, 2], kind=kind, item=[0, 0, 0])
+    >>> t.span, t.busy.tolist(), t.idle.tolist(), t.bubble
+    (2.0, [1.0, 0.5], [1.0, 1.5], 0.625)
+    """
+
+    lane: np.ndarray
+    start: np.ndarray
+    stop: np.ndarray
+    kind: np.ndarray
+    item: np.ndarray
+
+    def __post_init__(self):
+        """Columns become arrays of one type each and are checked against each other."""
+        for name, dtype in (("lane", int), ("start", float), ("stop", float), ("kind", str), ("item", int)):
+            object.__setattr__(self, name, np.asarray(getattr(self, name), dtype=dtype))
+        shapes = {column.shape for column in (self.lane, self.start, self.stop, self.kind, self.item)}
+        if len(shapes) != 1 or self.lane.ndim != 1 or self.lane.size == 0:
+            raise InputRefused(
+                f"the columns of a timeline have the shapes {sorted(shapes)}; "
+                "give one value per block in each, and at least one block"
+            )
+        if not np.all(self.start <= self.stop):
+            block = int(np.flatnonzero(~(self.start <= self.stop))[0])
+            raise InputRefused(
+                f"block {block} of a timeline runs from {self.start[block]} to {self.stop[block]} s; "
+                "a block cannot stop before it starts"
+            )
+
+    @property
+    def lanes(self) -> int:
+        """Number of lanes; a lane without a block counts when a later one has one."""
+        return int(self.lane.max()) + 1
+
+    @property
+    def span(self) -> float:
+        """Seconds from the first start to the last stop: the length of the step."""
+        return float(self.stop.max() - self.start.min())
+
+    @property
+    def busy(self) -> np.ndarray:
+        """Seconds that each lane computes, shape (lanes,); transfers leave it free and do not count."""
+        computes = np.isin(self.kind, COMPUTING)
+        seconds = (self.stop - self.start)[computes]
+        return np.bincount(self.lane[computes], weights=seconds, minlength=self.lanes)
+
+    @property
+    def idle(self) -> np.ndarray:
+        """Seconds of the span in which each lane does not compute, shape (lanes,)."""
+        return self.span - self.busy
+
+    @property
+    def bubble(self) -> float:
+        """Idle share of all lanes' time over the span, as in Huang et al. 2019 (GPipe), section 2.3."""
+        return float(self.idle.sum() / (self.lanes * self.span))

@@ -1,0 +1,41 @@
+"""Timeline: what is busy, what is idle, and what is refused."""
+
+import numpy as np
+import pytest
+
+from labkit.errors import InputRefused
+from labkit.strategies.timeline import BACKWARD, FORWARD, TRANSFER, Timeline
+
+
+def test_transfers_lengthen_the_span_but_are_not_busy():
+    t = Timeline([0, 0, 2], [1, 2, 5], [2, 5, 7], [FORWARD, TRANSFER, FORWARD], [0, 0, 0])
+    assert t.span == 6
+    assert t.lanes == 3
+    assert t.busy.tolist() == [1, 0, 2]
+    assert t.idle.tolist() == [5, 6, 4]
+    assert t.bubble == 15 / 18
+
+
+def test_blocks_may_come_in_any_order():
+    rng = np.random.default_rng(0)
+    lane, start = np.repeat([0, 1], 4), np.tile(np.arange(4.0), 2)
+    kind, item = np.tile([FORWARD, BACKWARD], 4), np.arange(8)
+    whole = Timeline(lane, start, start + 0.5, kind, item)
+    mixed = rng.permutation(8)
+    shuffled = Timeline(lane[mixed], start[mixed], start[mixed] + 0.5, kind[mixed], item[mixed])
+    assert shuffled.span == whole.span == 3.5
+    assert shuffled.busy.tolist() == whole.busy.tolist() == [2.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        (([0], [0, 1], [1, 2], [FORWARD, FORWARD], [0, 1]), "one value per block"),
+        (([], [], [], [], []), "at least one block"),
+        (([0, 0], [0, 2], [1, 1.5], [FORWARD, BACKWARD], [0, 0]), "block 1 .* from 2.0 to 1.5 s"),
+        (([0], [0], [np.nan], [FORWARD], [0]), "block 0 "),
+    ],
+)
+def test_refused(columns, words):
+    with pytest.raises(InputRefused, match=words):
+        Timeline(*columns)
