@@ -1,0 +1,1 @@
+"""What should happen: memory, traffic, compute and time of a plan."""

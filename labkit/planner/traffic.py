@@ -1,0 +1,261 @@
+"""The communication bill of one optimizer step: which collective, how large, how often, over which link.
+
+Bytes per rank are what one rank **sends** (it receives as many at the same time). They are never formulas of
+this file: each row asks ``labkit.collectives.volume`` for the bytes of its collective and multiplies by the
+count. Every number may be an array; rows broadcast.
+"""
+
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+
+from labkit.collectives import collective_cost, volume
+from labkit.errors import InputRefused
+from labkit.spec import Cluster, Link
+
+# The algorithm a row is costed with: the bandwidth-optimal one of each operation, as libraries choose for
+# large sizes.
+_ALGORITHM = {
+    "all_reduce": "ring",
+    "all_gather": "ring",
+    "reduce_scatter": "ring",
+    "all_to_all": "pairwise",
+    "send_recv": "linear",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """What one replica of a model does in one optimizer step, in the numbers that communication depends on.
+
+    ``micro_batch`` samples at a time, ``micro_batches`` of them before the optimizer runs (gradient
+    accumulation and the pipeline's m are the same thing). ``bytes_per_element`` is that of weights and
+    activations; gradients have their own. ``precision`` is that of the matrix products, as the GPU presets
+    name it.
+    """
+
+    parameters: float
+    layers: int
+    hidden: int
+    sequence: int
+    micro_batch: int = 1
+    micro_batches: int = 1
+    bytes_per_element: float = 2.0
+    gradient_bytes_per_element: float = 2.0
+    precision: str | None = None
+
+    def __post_init__(self):
+        for field in fields(self):
+            if field.name != "precision" and not np.all(np.asarray(getattr(self, field.name), float) > 0):
+                raise InputRefused(f"{field.name} of a workload must be above 0; give a positive number")
+
+    @property
+    def weight_bytes(self):
+        """Bytes of all weights."""
+        return self.parameters * self.bytes_per_element
+
+    @property
+    def gradient_bytes(self):
+        """Bytes of all gradients."""
+        return self.parameters * self.gradient_bytes_per_element
+
+    @property
+    def activation_bytes(self):
+        """Bytes of one tensor (micro_batch, sequence, hidden): what tensor and pipeline parallel pass on.
+
+        >>> Workload(13e9, 32, 5120, 2048, micro_batch=4).activation_bytes / 2**20
+        80.0
+        """
+        return self.micro_batch * self.sequence * self.hidden * self.bytes_per_element
+
+    @property
+    def flops(self):
+        """FLOPs of one step, forward and backward: 6 per parameter and token.
+
+        "Scaling Laws for Neural Language Models" (2020), section 2.1: without the attention scores and
+        without recompute.
+        """
+        return 6 * self.parameters * self.micro_batch * self.micro_batches * self.sequence
+
+
+@dataclass(frozen=True, slots=True)
+class BillRow:
+    """One line of the bill: ``count`` collectives per step, of ``payload`` bytes (S) each, in a ``group``.
+
+    ``bytes_per_rank`` is what one rank sends per step, ``link`` is ``inside`` or ``across`` the fast-link
+    domain, and ``members`` how many of the group share one domain when it is across.
+    """
+
+    strategy: str
+    collective: str
+    payload: float
+    count: float
+    bytes_per_rank: float
+    group: int
+    link: str
+    members: int
+
+    @property
+    def bytes_across(self):
+        """Bytes per step that leave the domain, as the mean over the ranks that send.
+
+        One of every ``members`` hops of a ring crosses; of an all_to_all (N - members)/(N - 1) of what a rank
+        sends.
+        """
+        share = 1 / self.members
+        if self.collective == "all_to_all":
+            share = (self.group - self.members) / np.maximum(np.asarray(self.group) - 1, 1)
+        return plain(np.where(np.asarray(self.link) == "across", self.bytes_per_rank * share, 0.0))
+
+    def seconds_on(self, link: Link | Cluster):
+        """Seconds of the whole row, one collective after another, on this link or cluster, nothing hidden."""
+        members = 2 if self.collective == "send_recv" else self.group
+        algorithm = _ALGORITHM[self.collective]
+        return self.count * collective_cost(self.collective, algorithm, self.payload, members, link).seconds
+
+    def seconds(self, cluster: Cluster):
+        """Seconds of the row on as many hosts of a cluster as it takes, all other groups at work too."""
+        inside = self.seconds_on(cluster.intra)
+        if np.all(np.asarray(self.link) == "inside"):
+            return inside
+        domains = int(np.ceil(np.max(self.group) / self.members))
+        hosts = domains * cluster.domain // cluster.gpus_per_node
+        across = self.seconds_on(replace(cluster, nodes=hosts).group(self.members))
+        return plain(np.where(np.asarray(self.link) == "inside", inside, across))
+
+
+def share_of_ports(cluster: Cluster) -> Link:
+    """The link one GPU has to other hosts while all GPUs of its host use theirs: ports x rate / GPUs.
+
+    It is what a group with one member per host gets (``Cluster.group(1)``), for example each of the eight
+    data-parallel groups under tensor parallel 8.
+    """
+    return Link(cluster.inter.alpha, cluster.node_bandwidth / cluster.gpus_per_node)
+
+
+def link_of(group, stride=1, domain=8):
+    """``inside`` where ``group`` ranks, ``stride`` apart, fit one fast-link domain, else ``across``.
+
+    >>> link_of(8), link_of(16), link_of(8, stride=8)
+    ('inside', 'across', 'across')
+    """
+    return plain(np.where(np.asarray(group) * stride <= domain, "inside", "across"))
+
+
+def plain(value):
+    """A 0-d array as a Python float (or str), any other array as it is."""
+    value = np.asarray(value)
+    return value.item() if value.ndim == 0 else value
+
+
+def _row(strategy, collective, payload, count, group, stride, domain) -> BillRow:
+    members = 2 if collective == "send_recv" else group
+    _, _, busiest = volume(collective, _ALGORITHM[collective], payload, members)
+    # Pipeline ranks that exchange sit one stage apart: only two of them meet at a boundary that crosses.
+    together = 1 if collective == "send_recv" else max(1, domain // stride)
+    link = link_of(group, stride, domain)
+    return BillRow(
+        strategy, collective, plain(payload), plain(count), plain(count * busiest), group, link, together
+    )
+
+
+def bucket_count(size, bucket):
+    """Collectives that ``size`` bytes travel in, cut into buckets of at most ``bucket`` bytes.
+
+    >>> bucket_count(14e9, 25e6)
+    560.0
+    """
+    # 1e-9: a quotient that is whole but for rounding is not rounded up.
+    return plain(np.ceil(np.asarray(size, float) / bucket - 1e-9))
+
+
+def data_parallel(work: Workload, n, *, bucket=None, deferred=True, stride=1, domain=8) -> list[BillRow]:
+    """The gradient all_reduce of plain data parallel over ``n`` ranks.
+
+    One logical synchronisation per step, in ``bucket_count`` collectives when a bucket size is given; once
+    per micro-batch when accumulation does not defer it.
+
+    >>> data_parallel(Workload(13e9, 40, 5120, 2048, 1, 16), 8)[0].bytes_per_rank / 1e9
+    45.5
+    """
+    pieces = 1 if bucket is None else bucket_count(work.gradient_bytes, bucket)
+    times = 1 if deferred else work.micro_batches
+    payload, count = np.asarray(work.gradient_bytes / pieces, float), np.asarray(pieces * times, float)
+    return [_row("data parallel", "all_reduce", payload, count, n, stride, domain)]
+
+
+def tensor_parallel(work: Workload, n, *, per_layer=4, stride=1, domain=8) -> list[BillRow]:
+    """The activation all_reduces of tensor parallel: 2 forward and 2 backward per layer and micro-batch.
+
+    "Megatron-LM" (2019), section 3. Full recompute replays the forward ones: ``per_layer=6``. Sequence
+    parallel cuts each into reduce_scatter + all_gather of the same bytes.
+    """
+    count = np.asarray(per_layer * work.layers * work.micro_batches, float)
+    return [_row("tensor parallel", "all_reduce", work.activation_bytes, count, n, stride, domain)]
+
+
+def pipeline_stage(work: Workload, stages, *, stride=1, domain=8) -> list[BillRow]:
+    """What an interior stage sends per micro-batch: an activation on, a gradient back (it receives as much).
+
+    "Efficient Large-Scale Language Model Training on GPU Clusters" (2021), section 3.2. The link is that of
+    the whole chain of stages: ``across`` as soon as one boundary crosses.
+    """
+    count = np.asarray(2.0 * work.micro_batches)
+    return [
+        _row("pipeline, interior stage", "send_recv", work.activation_bytes, count, stages, stride, domain)
+    ]
+
+
+def sharded(work: Workload, n, stage: int, *, keep_gradients=False, stride=1, domain=8) -> list[BillRow]:
+    """Sharded data parallel (ZeRO) stage 1, 2 or 3 over ``n`` ranks, with accumulation over m micro-batches.
+
+    In units of S(N-1)/N per step: stage 1 sends 2 (gradients scattered once, weights gathered once), stage 2
+    m + 1 (gradients scattered every micro-batch), stage 3 3m (weights gathered per layer forward and
+    backward, gradients scattered), or 2m + 1 when full gradients are kept until the last micro-batch. "ZeRO"
+    (2020), section 7, for m = 1.
+
+    >>> work = Workload(13e9, 40, 5120, 2048, 1, 16)
+    >>> [sum(row.bytes_per_rank for row in sharded(work, 8, stage)) / 1e9 for stage in (1, 2, 3)]
+    [45.5, 386.75, 1092.0]
+    """
+    name, m, layers = f"stage {stage}", work.micro_batches, work.layers
+    weights, gradients = work.weight_bytes, work.gradient_bytes
+    if stage in (1, 2):
+        scatters = 1 if stage == 1 else m
+        return [
+            _row(name, "reduce_scatter", gradients, np.asarray(1.0 * scatters), n, stride, domain),
+            _row(name, "all_gather", weights, np.asarray(1.0), n, stride, domain),
+        ]
+    if stage == 3:
+        scatters = layers * (1 if keep_gradients else m)
+        return [
+            _row(name, "all_gather", weights / layers, np.asarray(2.0 * layers * m), n, stride, domain),
+            _row(name, "reduce_scatter", gradients / layers, np.asarray(1.0 * scatters), n, stride, domain),
+        ]
+    raise InputRefused(
+        f"there is no sharding stage {stage}; use 1, 2 or 3 (plain data parallel is data_parallel)"
+    )
+
+
+def expert_parallel(work: Workload, n, top_k=2, *, capacity=1.0, stride=1, domain=8) -> list[BillRow]:
+    """The four all_to_alls of an expert layer per micro-batch: dispatch and combine, forward and backward.
+
+    Payload ``capacity`` x top-k x one activation tensor; every layer is taken as an expert layer and the load
+    as even. "GShard" (2020), section 3.
+    """
+    payload = capacity * top_k * work.activation_bytes
+    count = np.asarray(4.0 * work.layers * work.micro_batches)
+    return [_row("expert parallel", "all_to_all", payload, count, n, stride, domain)]
+
+
+def bill(work: Workload, n=8, *, top_k=2, bucket=None, domain=8) -> list[BillRow]:
+    """The whole bill, each strategy **alone** on ``n`` neighbouring ranks: claim 1-i.
+
+    Not to be added up: a plan that combines strategies cuts the weights and the layers that each of them
+    sees.
+    """
+    rows = data_parallel(work, n, bucket=bucket, domain=domain)
+    rows += tensor_parallel(work, n, domain=domain) + pipeline_stage(work, n, domain=domain)
+    for stage in (1, 2, 3):
+        rows += sharded(work, n, stage, domain=domain)
+    return rows + expert_parallel(work, n, top_k, domain=domain)
