@@ -1,0 +1,164 @@
+"""Chapter 1's story: what one training step is made of as ranks are added, from the collective costs alone.
+
+A step is compute plus the gradient all-reduce. Under *strong* scaling the global batch is fixed, so compute shrinks as
+1/N; under *weak* scaling the batch per rank is fixed, so compute stays. A flat ring moves nearly the same bytes per rank
+at any N, so weak scaling bends only where latency or contention grows (claims 1-e, 3.1-i).
+
+Approximations: one all-reduce implementation (the ring over all ranks), no stragglers, and overlap as one share.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from labkit.collectives.cost import collective_cost
+from labkit.errors import InputRefused
+from labkit.spec import Cluster, Link
+
+BACKWARD_SHARE = 2 / 3  # backward does two of the three matrix products of a layer; only it can hide gradients
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What a scaling curve rests on. Bytes and seconds.
+
+    ``gradient``: bytes every rank reduces per step. ``compute``: seconds of computation at ``reference`` ranks.
+    ``mode``: ``strong`` (global batch fixed) or ``weak`` (batch per rank fixed). ``overlap``: share of the backward pass
+    under which communication can hide. ``bucket``: bytes per all-reduce (None: the whole gradient at once).
+    ``taper``: share of the ports' bandwidth left once a job is larger than ``pod`` ranks (an oversubscribed spine).
+    """
+
+    gradient: float
+    compute: float
+    reference: int = 8
+    mode: str = "strong"
+    overlap: float = 0.0
+    bucket: float | None = None
+    taper: float = 1.0
+    pod: int = 32
+
+    def __post_init__(self):
+        if self.mode not in ("strong", "weak"):
+            raise InputRefused(f"mode is {self.mode!r}; use 'strong' or 'weak'")
+        if not 0 <= self.overlap <= 1:
+            raise InputRefused(f"overlap is {self.overlap}; it is a share, use 0 to 1")
+        if not 0 < self.taper <= 1:
+            raise InputRefused(f"taper is {self.taper}; it is a share, use more than 0 and at most 1")
+
+
+@dataclass(frozen=True, slots=True)
+class Scaling:
+    """One row per N. Seconds; throughput and efficiency are relative to the reference."""
+
+    n: np.ndarray
+    compute: np.ndarray
+    latency: np.ndarray
+    bandwidth: np.ndarray
+    contention: np.ndarray
+    exposed: np.ndarray
+    step: np.ndarray
+    throughput: np.ndarray
+    efficiency: np.ndarray
+
+    @property
+    def communication(self):
+        """All seconds the network is busy, hidden or not."""
+        return self.latency + self.bandwidth + self.contention
+
+    @property
+    def compute_share(self):
+        """Share of the step in which the GPU computes. The usual "GPU utilisation" counts waiting kernels as busy."""
+        return self.compute / self.step
+
+    @property
+    def link_share(self):
+        """Share of the step in which the slowest link carries gradients."""
+        return self.communication / self.step
+
+    def grew(self) -> list[str]:
+        """For each N after the first: the term whose share of the step grew most since the N before (claim 1-g)."""
+        names = ("compute", "latency", "bandwidth", "contention")
+        shares = np.array([getattr(self, name) / self.step for name in names])
+        return [names[i] for i in np.argmax(np.diff(shares, axis=1), axis=0)]
+
+
+def scaling(n, cluster: Cluster, setting: Setting) -> Scaling:
+    """The step on ``n`` ranks (an array) of ``cluster``, by term, and throughput relative to ``setting.reference``.
+
+    latency = what an all-reduce of no bytes costs, per bucket; bandwidth = the rest on an untapered network; contention =
+    what the taper adds. Source: Patarasuk & Yuan 2009 (ring), Hockney 1994 (alpha-beta).
+    """
+    n = np.atleast_1d(np.asarray(n))
+    at_reference = _terms(np.asarray([setting.reference]), cluster, setting)
+    terms = _terms(n, cluster, setting)
+    batch = np.ones(n.shape) if setting.mode == "strong" else n / setting.reference
+    throughput = batch * (at_reference["step"] / terms["step"])
+    return Scaling(n=n, throughput=throughput, efficiency=throughput / (n / setting.reference), **terms)
+
+
+def _terms(n, cluster: Cluster, setting: Setting) -> dict[str, np.ndarray]:
+    cluster = replace(cluster, nodes=int(max(n.max(), cluster.gpus_per_node) // cluster.gpus_per_node) + 1)
+    buckets = 1 if setting.bucket is None else max(1.0, setting.gradient / setting.bucket)
+    tapered = Link(
+        cluster.inter.alpha, np.where(n > setting.pod, setting.taper, 1.0) * cluster.inter.bandwidth, cluster.inter.rated
+    )
+
+    def ring(size, on):
+        return buckets * np.asarray(collective_cost("all_reduce", "ring", size, n, on).seconds)
+
+    latency, free = ring(0.0, cluster), ring(setting.gradient / buckets, cluster)
+    total = ring(setting.gradient / buckets, replace(cluster, inter=tapered))
+    compute = setting.compute * (setting.reference / n if setting.mode == "strong" else np.ones(n.shape))
+    exposed = np.maximum(0.0, total - setting.overlap * BACKWARD_SHARE * compute)
+    return {
+        "compute": compute,
+        "latency": latency,
+        "bandwidth": free - latency,
+        "contention": total - free,
+        "exposed": exposed,
+        "step": compute + exposed,
+    }
+
+
+def knee(cluster: Cluster, setting: Setting, largest: int = 65_536) -> float:
+    """The smallest N at which communication takes as long as computation; NaN when there is none up to ``largest``.
+
+    Under weak scaling with a ring both terms tend to constants, so "none" is a usual answer (claim 3.1-i).
+    """
+    ranks = np.arange(2, largest + 1)
+    rows = scaling(ranks, cluster, setting)
+    above = np.flatnonzero(rows.communication >= rows.compute)
+    return float(ranks[above[0]]) if above.size else float("nan")
+
+
+def what_it_takes(cluster: Cluster, setting: Setting, n: int, target: float) -> dict[str, float]:
+    """By what factor each single input must change for the efficiency on ``n`` ranks to reach ``target``; NaN: it cannot.
+
+    The inputs: the global ``batch`` (more computation per reduction), the ports' ``bandwidth``, the ``gradient`` bytes,
+    and ``overlap`` (the share of the backward that must hide; a share, not a factor). Solved by bisection.
+    """
+
+    def changed(name, factor):
+        if name == "batch":
+            return cluster, replace(setting, compute=setting.compute * factor)
+        if name == "bandwidth":
+            return replace(cluster, inter=replace(cluster.inter, bandwidth=cluster.inter.bandwidth * factor)), setting
+        if name == "gradient":
+            return cluster, replace(setting, gradient=setting.gradient / factor)
+        return cluster, replace(setting, overlap=factor)
+
+    def efficiency(name, factor):
+        return float(scaling(n, *changed(name, factor)).efficiency[0])
+
+    def solve(name):
+        low, high = (setting.overlap, 1.0) if name == "overlap" else (1.0, 1e4)
+        if efficiency(name, low) >= target:
+            return low
+        if efficiency(name, high) < target:
+            return float("nan")
+        for _ in range(60):
+            middle = (low + high) / 2 if name == "overlap" else float(np.sqrt(low * high))
+            low, high = (low, middle) if efficiency(name, middle) >= target else (middle, high)
+        return high
+
+    return {name: solve(name) for name in ("batch", "bandwidth", "gradient", "overlap")}

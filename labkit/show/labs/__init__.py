@@ -1,0 +1,25 @@
+"""The labs of the chapters, one module each; the lab has the name of its module."""
+
+from labkit.show.labs.alpha_beta import alpha_beta
+from labkit.show.labs.bus_bandwidth import bus_bandwidth
+from labkit.show.labs.link_use import link_use
+from labkit.show.labs.pipeline_transfer import pipeline_transfer
+from labkit.show.labs.ring_walk import ring_walk
+from labkit.show.labs.scaling_story import scaling_story
+from labkit.show.labs.sweep_fit import sweep_fit
+from labkit.show.labs.topology_cliff import topology_cliff
+from labkit.show.labs.trace_rounds import trace_rounds
+from labkit.show.labs.volume_by_ranks import volume_by_ranks
+
+__all__ = [
+    "alpha_beta",
+    "bus_bandwidth",
+    "link_use",
+    "pipeline_transfer",
+    "ring_walk",
+    "scaling_story",
+    "sweep_fit",
+    "topology_cliff",
+    "trace_rounds",
+    "volume_by_ranks",
+]

@@ -1,0 +1,94 @@
+"""The bandwidth cliff of a cluster, and what one tensor-parallel layer costs on both sides of it."""
+
+import numpy as np
+
+from labkit.course import chapter2_topology as topology
+from labkit.presets import cluster as load_cluster
+from labkit.show import theme, ticks
+from labkit.show.lab import Lab
+from labkit.show.labels import EndLabels
+from labkit.units import GB, format_bytes, format_rate, format_time
+
+PORTS = np.arange(1, 9)
+LAYERS = ("device memory", "links inside a node", "all ports of a node", "one port")
+
+
+def compute(cluster="a100", ports=1, port_GBps=25.0, micro_batch=4, degree=8):
+    """Bandwidths of the preset with the chosen ports, and seconds of one layer's four AllReduces inside and across."""
+    machine = load_cluster(cluster)
+    rate = port_GBps * GB
+    inside, across = topology.layer_seconds(machine, degree, np.append(PORTS, ports), rate, micro_batch)
+    rates = (machine.gpu.memory_bandwidth, machine.intra.bandwidth, ports * rate, rate)
+    return dict(
+        machine=machine,
+        degree=degree,
+        ports=ports,
+        rate=rate,
+        rates=dict(zip(LAYERS, rates, strict=True)),
+        inside=inside,
+        across=across,
+        payload=topology.layer(micro_batch).activation_bytes,
+    )
+
+
+def build(figure):
+    """Left: four bandwidths on a log axis; right: time of a layer against ports."""
+    left, right = theme.axes(figure, columns=2, left=0.175, right=0.865, bottom=0.16, top=0.88, wspace=0.38)
+    ticks.scale(left.xaxis, "rate", log=10, most=3)
+    left.set(xlim=(1e9, 3e13), ylim=(-0.6, 3.6), title="bytes per second, one direction")
+    left.set_yticks([3, 2, 1, 0], LAYERS)
+    left.grid(False, axis="y")
+    colours = [theme.COLOURS[name] for name in ("device", "intra", "inter", "inter")]
+    bars = left.barh([3, 2, 1, 0], [0] * 4, height=0.6, left=1e9, color=colours)
+    bars[3].set_alpha(0.55)
+    ticks.scale(right.yaxis, "time", log=10, most=5)
+    right.set(xlim=(0.7, 8.3), ylim=(1e-4, 1e0), xlabel="ports per node", title="one layer, 4 AllReduces")
+    lines = [
+        right.plot([], [], "o-", ms=4, color=theme.COLOURS[colour], label=name)[0]
+        for name, colour in (("two nodes", "inter"), ("one node", "intra"))
+    ]
+    return dict(
+        bars=list(bars),
+        says=[left.text(0, y, "", va="center") for y in (3, 2, 1, 0)],
+        lines=lines,
+        labels=EndLabels(right, lines),
+        dot=right.plot([], [], "o", ms=9, color=theme.COLOURS["text"])[0],
+        ratio=right.text(0.97, 0.95, "", transform=right.transAxes, ha="right", va="top", fontsize=12),
+    )
+
+
+def update(artists, result):
+    """Bars, both curves and the ratio at the chosen ports."""
+    for bar, text, rate in zip(artists["bars"], artists["says"], result["rates"].values(), strict=True):
+        bar.set_width(rate - 1e9)
+        text.set(text=f" {format_rate(rate)}", x=rate)
+    across, inside = artists["lines"]
+    across.set_data(PORTS, result["across"][:-1])
+    inside.set_data(PORTS, np.full(PORTS.shape, result["inside"]))
+    artists["dot"].set_data([result["ports"]], [result["across"][-1]])
+    artists["ratio"].set_text(f"two nodes: {result['across'][-1] / result['inside']:.1f} x the time")
+    return [*artists["bars"], *artists["says"], across, inside, *artists["labels"].place(), artists["dot"], artists["ratio"]]
+
+
+def readout(result):
+    """The cliff and the layer in numbers."""
+    rates, machine = result["rates"], result["machine"]
+    memory, inside, node, port = rates.values()
+    return [
+        f"{machine.name}: memory {format_rate(memory)}, inside {format_rate(inside)} ({memory / inside:.1f}x less), node's ports "
+        f"{format_rate(node)} ({inside / node:.1f}x less)",
+        f"per GPU when all {machine.gpus_per_node} send at once: {format_rate(node / machine.gpus_per_node)}; one port {format_rate(port)}",
+        f"TP {result['degree']}, four AllReduces of {format_bytes(result['payload'])}: one node {format_time(result['inside'])}, two nodes "
+        f"{format_time(result['across'][-1])} = {result['across'][-1] / result['inside']:.1f}x",
+    ]
+
+
+def alt(result):
+    """What a reader who cannot see the picture needs."""
+    return (
+        f"Left: bandwidths of {result['machine'].name} from device memory to one network port on a log axis; right: time of "
+        "the four AllReduces of one tensor-parallel layer, in one node and over two, against the ports per node."
+    )
+
+
+topology_cliff = Lab("topology_cliff", compute, build, update, readout, alt, size=(9.4, 3.8))
