@@ -1,8 +1,8 @@
-"""One kind of table for the whole course: aligned text (which nbval compares) and HTML (which a reader sees)."""
+"""One kind of table for the whole course: aligned text, and Markdown for the page."""
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from html import escape
 from unicodedata import east_asian_width
 
 import numpy as np
@@ -23,13 +23,14 @@ class Table:
         padded = ("  ".join(c + " " * (w - _width(c)) for c, w in zip(line, widths, strict=True)) for line in lines)
         return "\n".join(line.rstrip() for line in padded)
 
-    def _repr_html_(self):
-        def line(cells, tag):
-            style = 'style="text-align:left;vertical-align:top"'
-            return "<tr>" + "".join(f"<{tag} {style}>{escape(c)}</{tag}>" for c in cells) + "</tr>"
+    def _repr_markdown_(self):
+        lines = [self.heads, (":--",) * len(self.heads), *self.rows]
+        return "\n".join(f"| {' | '.join(map(_escaped, line))} |" for line in lines)
 
-        body = "".join(line(row, "td") for row in self.rows)
-        return f"<table><thead>{line(self.heads, 'th')}</thead><tbody>{body}</tbody></table>"
+
+def _escaped(text: str) -> str:
+    """Text that Markdown leaves as it is."""
+    return re.sub(r"([\\|*_`<>\[\]$~#])", r"\\\1", text)
 
 
 def _width(text: str) -> int:

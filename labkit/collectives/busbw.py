@@ -1,0 +1,53 @@
+"""algbw and busbw as nccl-tests defines them (its doc/PERFORMANCE.md): busbw = algbw x factor.
+
+algbw is size / time. The factor turns it into what one rank's link must have carried, so that the figure can be held
+against the link's rate whatever the number of ranks. It describes send/receive algorithms; in-switch reduction moves
+fewer bytes and may show a busbw above the link rate.
+"""
+
+import numpy as np
+
+from labkit.collectives.names import check_operation
+from labkit.collectives.place import check_ranks, place
+from labkit.errors import InputRefused
+from labkit.spec import Link
+
+_ALL_RANKS = place(Link(0.0, 1.0))
+
+
+def busbw_factor(op, n):
+    """Bytes of the busiest link over size: 2(n-1)/n all_reduce; (n-1)/n where each rank keeps its share; else 1.
+
+    >>> busbw_factor("all_reduce", 8), busbw_factor("all_gather", 8), busbw_factor("broadcast", 8)
+    (1.75, 0.875, 1.0)
+    """
+    check_operation(op)
+    n = check_ranks(n, _ALL_RANKS)
+    if op == "barrier":
+        raise InputRefused("a barrier carries no bytes and has no bandwidth; compare its time instead")
+    if op in ("broadcast", "reduce", "send_recv"):
+        factor = np.ones_like(n)
+    else:
+        factor = (2 if op == "all_reduce" else 1) * (n - 1) / n
+    return float(factor) if factor.ndim == 0 else factor
+
+
+def busbw(op, n, algbw):
+    """busbw in bytes/s from algbw in bytes/s.
+
+    >>> busbw("all_reduce", 8, 28.0e9)
+    49000000000.0
+    """
+    return algbw * busbw_factor(op, n)
+
+
+def algbw(op, n, busbw):
+    """algbw in bytes/s from busbw in bytes/s; NaN for one rank, where most factors are 0 and busbw says nothing.
+
+    >>> algbw("all_reduce", 8, 49e9)
+    28000000000.0
+    """
+    factor = np.asarray(busbw_factor(op, n))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        result = np.where(factor > 0, busbw / factor, np.nan)
+    return float(result) if result.ndim == 0 else result

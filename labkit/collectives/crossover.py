@@ -1,0 +1,68 @@
+"""The message size at which two algorithms cost the same."""
+
+import numpy as np
+
+from labkit.collectives.cost import collective_cost
+from labkit.spec import Cluster, Link
+
+_SMALLEST, _LARGEST = 1.0, 2.0**60
+_POINTS = 241
+
+
+def crossover(op, first, second, n, link_or_cluster: Link | Cluster, segments=None):
+    """Size in bytes at which ``first`` and ``second`` cost the same among ``n`` ranks (broadcasts over n).
+
+    An algorithm is a name, or several (operation, algorithm) pairs that run one after the other and do the same job, as
+    ``(("scatter", "tree"), ("all_gather", "ring"))`` for a broadcast. ``segments`` goes to those that pipeline: 1 for
+    the textbook forms, None for the best at each size. 0.0: ``second`` is never dearer; inf: ``first`` is never dearer;
+    NaN: they cost the same at every size. Looked for between 1 byte and 2**60; of several, the largest.
+
+    Both costs are continuous in size, so the sign of their difference is followed on a logarithmic grid and its last
+    change bisected; on a flat Link with given segments both are straight lines and the size is their intersection.
+
+    >>> from labkit.spec import Link
+    >>> size = crossover("all_reduce", "recursive_doubling", "ring", 8, Link(5e-6, 50e9), segments=1)
+    >>> round(size / 250e3, 1)
+    8.8
+    """
+    n = np.asarray(n, dtype=float)[..., None]
+
+    def seconds(size):
+        return [_seconds(op, way, size, n, link_or_cluster, segments) for way in (first, second)]
+
+    grid = np.geomspace(_SMALLEST, _LARGEST, _POINTS)
+    one, other = seconds(grid)
+    # Differences within rounding of the costs count as none.
+    signs = np.where(np.abs(one - other) <= 1e-12 * one, 0.0, np.sign(one - other))
+    if isinstance(link_or_cluster, Link) and segments is not None:
+        (one_low, one_high), (other_low, other_high) = (
+            np.moveaxis(x, -1, 0) for x in seconds(np.array([0.0, _LARGEST]))
+        )
+        latency, gain = other_low - one_low, (one_high - one_low) - (other_high - other_low)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            found = latency / gain * _LARGEST
+    else:
+        found = _bisect(lambda size: np.subtract(*seconds(size)), grid, signs)[..., 0]
+    always_first, always_second = (signs <= 0).all(axis=-1), (signs >= 0).all(axis=-1)
+    found = np.where(always_first, np.inf, np.where(always_second, 0.0, found))
+    found = np.where(always_first & always_second, np.nan, found)
+    return float(found) if found.ndim == 0 else found
+
+
+def _seconds(op, algorithm, size, n, link_or_cluster, segments):
+    pairs = ((op, algorithm),) if isinstance(algorithm, str) else algorithm
+    return sum(
+        np.asarray(collective_cost(*pair, size, n, link_or_cluster, segments).seconds) for pair in pairs
+    )
+
+
+def _bisect(difference, grid, signs):
+    """Where the difference last takes the sign that it keeps up to the largest size; shape (..., 1)."""
+    final = signs[..., -1:]
+    last = len(grid) - 1 - np.argmax((signs != final)[..., ::-1], axis=-1)[..., None]
+    low, high = grid[last], grid[np.minimum(last + 1, len(grid) - 1)]
+    for _ in range(50):
+        middle = np.sqrt(low * high)
+        reached = np.sign(difference(middle)) == final
+        low, high = np.where(reached, low, middle), np.where(reached, middle, high)
+    return np.sqrt(low * high)

@@ -1,0 +1,105 @@
+"""A trace: the sends of one collective, round by round. Proof, cost and picture are three views of it.
+
+All sends of a round read the state at its start; sends with the same (round, src, dst) are one message.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import chain, pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Send(NamedTuple):
+    """In ``round``, rank ``src`` sends ``chunk`` to ``dst``, which adds it to its own (``reduce``) or stores it."""
+
+    round: int
+    src: int
+    dst: int
+    chunk: int
+    reduce: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """Sends as five equally long arrays sorted by round, for ``n`` ranks.
+
+    The message of S bytes is cut into ``parts`` pieces as ``numpy.array_split`` cuts; chunk c has the length of piece
+    c mod parts (an all_to_all has n * parts chunks: one such cut for every source; a send_recv n whole messages).
+    """
+
+    op: str
+    algorithm: str
+    n: int
+    parts: int
+    chunks: int
+    round: np.ndarray = field(repr=False)
+    src: np.ndarray = field(repr=False)
+    dst: np.ndarray = field(repr=False)
+    chunk: np.ndarray = field(repr=False)
+    reduce: np.ndarray = field(repr=False)
+
+    @property
+    def rounds(self) -> int:
+        """Rounds from first to last."""
+        return int(self.round[-1]) + 1 if len(self.round) else 0
+
+    def sends(self) -> list[Send]:
+        """The sends as a list, for reading and drawing."""
+        columns = (self.round, self.src, self.dst, self.chunk, self.reduce)
+        return [Send(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
+
+    def in_rounds(self) -> list[slice]:
+        """One slice of the arrays per round."""
+        ends = np.searchsorted(self.round, np.arange(self.rounds + 1))
+        return [slice(a, b) for a, b in pairwise(ends)]
+
+    def bounds(self, length: int) -> np.ndarray:
+        """First element of each piece of a message of ``length`` elements, and the end: parts + 1 numbers.
+
+        The first ``length mod parts`` pieces are one longer, as ``numpy.array_split`` has it.
+        """
+        whole, longer = divmod(int(length), self.parts)
+        pieces = np.arange(self.parts + 1)
+        return whole * pieces + np.minimum(pieces, longer)
+
+    def piece_bytes(self, size: float) -> np.ndarray:
+        """Bytes of each piece: whole numbers when ``size`` is one, else equal shares; a barrier carries none."""
+        if self.op == "barrier":
+            return np.zeros(self.parts)
+        if float(size).is_integer():
+            return np.diff(self.bounds(int(size))).astype(float)
+        return np.full(self.parts, size / self.parts)
+
+
+def from_sends(op: str, algorithm: str, n: int, parts: int, chunks: int, sends: Iterable[Send]) -> Trace:
+    """A Trace from sends in any order: also the door for an algorithm written by hand in a notebook."""
+    table = np.fromiter(chain.from_iterable(sends), dtype=np.int64).reshape(-1, 5)
+    table = table[np.argsort(table[:, 0], kind="stable")]
+    columns = (np.ascontiguousarray(column) for column in table.T)
+    round_, src, dst, chunk, reduce = columns
+    return Trace(op, algorithm, n, parts, chunks, round_, src, dst, chunk, reduce.astype(bool))
+
+
+def length(sends: list[Send]) -> int:
+    """Rounds that the sends need."""
+    return max((send.round for send in sends), default=-1) + 1
+
+
+def after(first: list[Send], *others: list[Send]) -> list[Send]:
+    """One list of sends after the other, rounds counted on."""
+    joined = list(first)
+    for sends in others:
+        start = length(joined)
+        joined += [Send(send.round + start, *send[1:]) for send in sends]
+    return joined
+
+
+def mirror(sends: list[Send], reduce: bool) -> list[Send]:
+    """The same sends backwards in time, sources and destinations swapped.
+
+    So a broadcast becomes a reduce, an all_gather a reduce_scatter (``reduce`` True), a scatter a gather (False).
+    """
+    last = length(sends) - 1
+    return [Send(last - s.round, s.dst, s.src, s.chunk, reduce) for s in reversed(sends)]

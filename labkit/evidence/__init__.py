@@ -1,0 +1,1 @@
+"""What did happen: readers of logs that clusters write, and what is fitted to them."""
