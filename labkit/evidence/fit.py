@@ -232,8 +232,8 @@ def _ends(regimes):
     share = 1 - last.alpha / at_last
     if share < LEAST_SHARE or bandwidth_error > bandwidth:
         told.append(
-            f"the bandwidth cannot be told: {format_share(share)} of the time at {format_size(last.largest)}, "
-            "the largest size, goes with it; go on to larger sizes"
+            f"the bandwidth cannot be told: at {format_size(last.largest)}, the largest size, "
+            f"{format_share(share)} of the time goes with the size; go on to larger sizes"
         )
         bandwidth = bandwidth_error = np.nan
     return alpha, alpha_error, bandwidth, bandwidth_error, told

@@ -23,7 +23,7 @@ MISS = 0.15
 # A further regime must bring the mean error on left-out rows down by at least a hundredth of a percent.
 WORTH = 1e-4
 # Beyond so many rows (a linear sweep has thousands) the cuts are looked for between groups of rows.
-MOST_CUT_ROWS = 40
+MOST_CUT_ROWS = 36
 
 
 class Regime(NamedTuple):

@@ -5,8 +5,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from labkit.collectives import busbw_factor
 from labkit.errors import InputRefused
-from labkit.evidence.sweep_facts import busbw_factor, count_ratio, decide_collective, name_in, printed_share
+from labkit.evidence.sweep_facts import count_ratio, decide_collective, name_in, printed_share
 from labkit.evidence.sweep_json import read_json
 from labkit.evidence.sweep_ranks import decide_ranks
 from labkit.evidence.sweep_rows import TYPE_BYTES, Half, Number, Row, rate_agrees, wrong_of
@@ -52,8 +53,8 @@ class Sweep:
 def read_sweep(path_or_text: str | os.PathLike, n_ranks: int | None = None) -> list[Sweep]:
     """Every table of an nccl-tests or rccl-tests log (text or JSON), one ``Sweep`` each, in order.
 
-    A ``str`` with a newline is the log itself, anything else a path. ``n_ranks`` overrules what the log
-    says; a conflict is reported in ``warnings``. Raises InputRefused for anything that is no such log.
+    A ``str`` with a newline (or JSON) is the log itself, anything else a path. ``n_ranks`` overrules what the
+    log says; a conflict is reported in ``warnings``. Raises InputRefused for anything that is no such log.
 
     >>> sweep, = read_sweep(
     ...     "# nThread 1 nGpus 8 minBytes 1048576 maxBytes 2097152 step: 2(factor)\\n"
@@ -69,24 +70,19 @@ def read_sweep(path_or_text: str | os.PathLike, n_ranks: int | None = None) -> l
     text, path = text_of(path_or_text)
     tables = read_json(text) if text.lstrip()[:1] in ("{", "[") else []
     tables = tables or read_text(text)
-    zero = {device[2:] for table in tables for device in table.devices}
-    if (
-        caller is None
-        and len(zero) > 1
-        and all(not device[0] for table in tables for device in table.devices)
-    ):
+    devices = [device for table in tables for device in table.devices]
+    runs = {(host, process) for _, _, host, process in devices}
+    if caller is None and len(runs) > 1 and all(rank == 0 for rank, *_ in devices):
         raise InputRefused(
-            f"{path or 'the text'} mixes {len(zero)} separate runs of one rank each (every one calls "
+            f"{path or 'the text'} mixes {len(runs)} separate runs of one rank each (every one calls "
             "itself rank 0), so no communication was measured; build nccl-tests with MPI=1 and run it again"
         )
     parts = [part for table in tables for part in _parts(table)]
     sweeps = [sweep for part in parts if (sweep := _sweep(part, caller, name_in(os.path.basename(path))))]
     if not sweeps:
         refuse(text, path, parts or tables)
-    for trouble in dict.fromkeys(
-        trouble for table in tables if not table.rows for trouble in table.troubles[:3]
-    ):
-        sweeps[-1].warnings.append(f"the log reports trouble: {trouble}")
+    troubles = [trouble for table in tables if not table.rows for trouble in table.troubles[:3]]
+    sweeps[-1].warnings.extend(f"the log reports trouble: {trouble}" for trouble in troubles)
     return sweeps
 
 
@@ -107,7 +103,7 @@ def _consistent(table: Table, ratio: int | None, share: float) -> list[Row]:
     """The rows whose size, count, time and algbw agree; the others are put among the skipped."""
     kept = []
     for row in table.rows:
-        if ratio and row.size != row.count * TYPE_BYTES[row.type] * ratio:
+        if ratio is not None and row.size != row.count * TYPE_BYTES[row.type] * ratio:
             table.skipped.append((row.line, "its size and its count contradict each other"))
         elif not all(rate_agrees(row.size, half, share) for half in row.halves):
             table.skipped.append((row.line, "its size, time and algbw contradict each other"))
@@ -146,14 +142,11 @@ def _sweep(table: Table, caller: int | None, hint: str | None) -> Sweep | None:
         why = " (the early convention of nccl-tests: busbw in its place)" if convention else ""
         warnings.append(f"the printed algbw is {share:.4g} x size / time{why}: algbw here is size / time")
     out = _columns(table, [row.out for row in table.rows], collective, n, warnings)
-    unchecked = (
-        [] if collective in ("all_to_all", "send_recv") else warnings
-    )  # their in-place results are no results
+    # the tests do not support all_to_all and send_recv in place: wrong results there mean nothing
+    unchecked = [] if collective in ("all_to_all", "send_recv") else warnings
     inp = _columns(table, [row.inp for row in table.rows], collective, n, unchecked, " in place")
     if out is None:
-        warnings.append(
-            "only in-place numbers were printed: they stand in the place of the out-of-place ones"
-        )
+        warnings.append("only in-place numbers were printed: they stand in for the out-of-place ones")
     first = out or inp
     if np.unique(first["size"]).size < first["size"].size:
         warnings.append("some sizes were measured more than once: every row is kept")

@@ -9,22 +9,14 @@ from labkit.evidence.sweep_text import OPERATIONS, Table
 SHARED = {"all_gather", "reduce_scatter", "all_to_all", "gather", "scatter"}  # `count` is one rank's share
 
 
-def busbw_factor(collective: str, n: int) -> float:
-    """What nccl-tests multiplies algbw with to get busbw (nccl-tests, doc/PERFORMANCE.md).
-
-    >>> busbw_factor("all_reduce", 8), busbw_factor("all_gather", 8), busbw_factor("broadcast", 8)
-    (1.75, 0.875, 1.0)
-    """
-    if collective == "all_reduce":
-        return 2 * (n - 1) / n
-    return (n - 1) / n if collective in SHARED else 1.0
-
-
 def count_ratio(rows: list[Row]) -> int | None:
-    """Size over the bytes of the count column: 1, or the ranks where the count is one rank's share."""
+    """Size over the bytes of the count column: 1, or the ranks where the count is one rank's share.
+
+    None where no count is printed; 0 where every row contradicts itself.
+    """
     ratios = [row.size / (row.count * TYPE_BYTES[row.type]) for row in rows if row.count]
-    ratio = statistics.mode(ratios) if ratios else 0
-    return int(ratio) if ratio >= 1 and ratio == int(ratio) else None
+    whole = [int(ratio) for ratio in ratios if ratio >= 1 and ratio == int(ratio)]
+    return statistics.mode(whole) if whole else 0 if ratios else None
 
 
 def name_in(file_name: str) -> str | None:
@@ -151,11 +143,7 @@ def printed_share(rows: list[Row]) -> float:
     all_gather of the early tests and hypercube print (n-1)/n of it; the tests of NCCL 1 print milliseconds.
     """
     halves = [(row, half) for row in rows for half in row.halves]
-    clear = [
-        h.algbw.value * h.time.value * 1e3 / row.size
-        for row, h in halves
-        if h.algbw.value > 20 * h.algbw.rounding
-    ]
-    if not clear or 2 * sum(rate_agrees(row.size, half) for row, half in halves) >= len(halves):
+    clear = [(row, half) for row, half in halves if half.algbw.value > 20 * half.algbw.rounding]
+    if 2 * sum(rate_agrees(row.size, half) for row, half in clear) >= len(clear):
         return 1.0
-    return statistics.median(clear)
+    return statistics.median(half.algbw.value * half.time.value * 1e3 / row.size for row, half in clear)

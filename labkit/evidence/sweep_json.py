@@ -52,7 +52,7 @@ def _cell(value) -> Number:
     """A JSON number, or a number in a string, with half a unit of its last printed digit."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return Number(math.nan, math.nan)
-    return number(f"{value:.30g}" if isinstance(value, int) and abs(value) < 1e300 else str(value)[:40])
+    return number(str(value)[:40])
 
 
 def _whole(value) -> int | None:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from labkit.evidence.sweep_facts import busbw_factor
+from labkit.collectives import busbw_factor
 from labkit.evidence.sweep_rows import Number, Row
 from labkit.evidence.sweep_text import Table
 
@@ -43,7 +43,7 @@ def from_ratio(rows: list[Row], collective: str | None, share: float) -> RatioRa
             high = (bus.value + bus.rounding) / (rate.value - rate.rounding) / scale
             if low < 1:
                 spans.append((1 / (1 - low), 1 / (1 - high) if high < 1 else 1e9))
-    return RatioRanks(spans) if spans else None
+    return RatioRanks(sorted(spans, key=lambda span: span[1] - span[0])[:200]) if spans else None
 
 
 def from_devices(table: Table) -> tuple[int, bool, list[str]]:

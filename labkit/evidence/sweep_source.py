@@ -81,11 +81,11 @@ def refuse(text: str, path: str, tables: list[Table]) -> NoReturn:
     if text.lstrip()[:1] == "{":
         raise InputRefused(f"{what} is JSON, but no report of nccl-tests -J with a readable result")
     skipped = sorted(entry for table in tables for entry in table.skipped)
-    if skipped:
-        whole = sum("size 0" not in why for _, why in skipped)
+    heads = any(table.header or table.devices for table in tables)
+    if skipped and (heads or any("piece of a row" not in why for _, why in skipped)):
         line, why = next((entry for entry in skipped if "size 0" not in entry[1]), skipped[0])
+        kind = "row with a size above 0" if "size 0" in why else "row that can be read whole"
         more = f" and {len(skipped) - 1} more" if len(skipped) > 1 else ""
-        kind = "row that can be read whole" if whole else "row with a size above 0"
         raise InputRefused(
             f"{what} is a piece of an nccl-tests log without a {kind}: line {line} ({why}){more}{trouble}"
         )

@@ -1,6 +1,7 @@
 """Tables, and the facts around them, in the text that nccl-tests and rccl-tests print."""
 
 import re
+from copy import copy
 from dataclasses import dataclass, field
 
 from labkit.errors import InputRefused
@@ -36,19 +37,13 @@ _ELLIPSIS = re.compile(r"(?:^|\s)\.\.\.\s*$")
 _FOOTER = re.compile(r"Avg bus bandwidth\s*:|Collective test concluded|Out of bounds values\s*:")
 _FAILED = re.compile(r"(?:Out of bounds values|Avg bus bandwidth)\s*:\s*\S+\s+FAILED")
 _TROUBLES = (
-    *(
-        "Test CUDA failure",
-        "Test HIP failure",
-        "Test NCCL failure",
-        "Test failure ",
-        "Test timeout",
-        "uda failure",
-    ),
-    *("NCCL WARN", "# error:", "MPI_ABORT was invoked", "srun: error", "slurmstepd: error", "CANCELLED AT"),
-    *("Segmentation fault", "exited on signal"),
+    *("Test CUDA failure", "Test HIP failure", "Test NCCL failure", "Test failure ", "Test timeout"),
+    *("CUDA failure", "Cuda failure", "NCCL WARN", "# error:", "MPI_ABORT was invoked", "srun: error"),
+    *("slurmstepd: error", "CANCELLED AT", "Segmentation fault", "exited on signal"),
 )
 _LONGEST = 2000  # characters of a line that are looked at; a row has about 150
 _MOST_ROWS = 20_000
+_OF_THE_RUN = ("devices", "devices_cut", "threads", "gpus", "processes", "nranks", "name", "mentions")
 
 
 @dataclass
@@ -94,25 +89,14 @@ class _Reader:
         self.give_up_pending()
         old, self.table, self.closed, self.configured = self.table, Table(), False, False
         if same_run:
-            for name in (
-                "devices",
-                "devices_cut",
-                "threads",
-                "gpus",
-                "processes",
-                "nranks",
-                "name",
-                "mentions",
-            ):
-                setattr(self.table, name, getattr(old, name))
+            for name in _OF_THE_RUN:
+                setattr(self.table, name, copy(getattr(old, name)))
         if old.begun or old.devices or old.troubles:
             self.tables.append(old)
 
     def give_up_pending(self):
         if self.pending:
-            self.skip(
-                self.pending.line, "it was printed in pieces that cannot be put together with certainty"
-            )
+            self.skip(self.pending.line, "it was printed in pieces that do not certainly belong together")
         self.pending = None
 
     def skip(self, at: int, why: str):
@@ -268,6 +252,6 @@ def _keep_whole_rows(table: Table, unfinished: int):
         table.skipped.append((row.line, why))
     if kept and not table.error_column and kept[-1].halves[-1].wrong not in ("0", "N/A"):
         row, ends = kept[-1], {other.end for other in kept[:-1]}
-        if (len(ends) == 1 and row.end < min(ends)) or (row.line == unfinished and row.end not in ends):
+        if row.line == unfinished or (len(ends) == 1 and row.end < min(ends)):
             table.skipped.append((kept.pop().line, "it may be cut inside its last number"))
     table.rows = kept
