@@ -17,10 +17,12 @@ STYLE = """<style>
 .labkit-lab .labkit-control { flex-wrap: wrap; height: auto; align-self: start; margin: 0 2px; overflow: visible; }
 .labkit-lab .labkit-control > .widget-label { text-align: left; height: 20px; line-height: 20px; margin: 0; }
 .labkit-lab .labkit-control .slider-container { margin-left: 8px; }
-.labkit-lab .labkit-control > select { flex: 1; max-width: 260px; font-size: 13px; }
+.labkit-lab .labkit-control > select { flex: 1; height: 26px; margin: 1px 0; font-size: 13px; }
+.labkit-lab .labkit-control.widget-toggle-buttons { display: flex; }
 .labkit-lab .labkit-control.widget-checkbox { padding-top: 20px; }
 .labkit-lab .labkit-control .widget-toggle-button { height: 24px; line-height: 24px; padding: 0 10px; }
 .labkit-lab .labkit-control :focus-visible { outline: 2px solid #0072b2; outline-offset: 2px; }
+.labkit-lab .labkit-steps > .widget-readout { min-width: 26px; width: 26px; margin: 0; }
 .labkit-lab .labkit-picture { height: auto; display: block; }
 .labkit-lab .labkit-style { display: none; }
 .labkit-readout { font-size: 14px; line-height: 20px; font-variant-numeric: tabular-nums; }
@@ -71,8 +73,11 @@ class Page:
             inner = self._widgets[name]
             if control.kind == "play":
                 player = ipywidgets.Play(min=control.low, max=control.high, value=control.value, interval=900)
+                player.show_repeat = False
                 player.layout = ipywidgets.Layout(width="auto", flex="0 0 auto")
                 ipywidgets.jslink((player, "value"), (inner, "value"))
+                inner.layout.flex = "1 1 0"
+                inner.add_class("labkit-steps")
                 inner = ipywidgets.HBox([inner, player], layout=ipywidgets.Layout(align_items="flex-end"))
             cells.append(inner)
         rows = math.ceil(len(cells) / 3)

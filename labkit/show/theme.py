@@ -31,7 +31,7 @@ COLOURS = {
     "gradients": "#D55E00",
     "optimizer_states": "#882255",
     "activations": "#009E73",
-    "other": "#8C8C8C",
+    "other": "#B4B4B4",
     # where bytes travel
     "device": "#332288",
     "intra": "#009E73",
@@ -46,7 +46,7 @@ COLOURS = {
     "double_tree": "#E69F00",
     "recursive_doubling": "#CC79A7",
     "halving_doubling": "#882255",
-    "linear": "#8A8A2E",
+    "linear": "#666633",
     "pairwise": "#332288",
     "hierarchical": "#009E73",
     # operations
@@ -57,7 +57,7 @@ COLOURS = {
     "broadcast": "#E69F00",
     "reduce": "#882255",
     "scatter": "#CC79A7",
-    "gather": "#8A8A2E",
+    "gather": "#666633",
     "send_recv": "#332288",
     # the page itself
     "text": "#222222",
@@ -69,7 +69,7 @@ COLOURS = {
 }
 
 # One hue per rank or chunk, in order; beyond eight they repeat.
-RANKS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#332288", "#8A8A2E")
+RANKS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#332288", "#666633")
 
 _RC = {
     "font.family": ["DejaVu Sans"],

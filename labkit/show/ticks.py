@@ -13,7 +13,7 @@ _FORMATS = {
     "time": format_time,
     "rate": format_rate,
     "share": format_share,
-    "number": lambda value: digits(value) if abs(value) < 1e4 else f"{value:,.0f}",
+    "number": lambda value: digits(value) if abs(value) < 1000 else f"{value:,.0f}",
 }
 
 

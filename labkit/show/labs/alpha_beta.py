@@ -26,7 +26,8 @@ def compute(op="all_reduce", n=8, size=2**20, alpha_us=5.0, bandwidth_GBps=50.0,
     best = min(here, key=here.get)
     small = min(names, key=lambda name: curves[name][0])
     large = min(names, key=lambda name: curves[name][-1])
-    switch = crossover(op, small, large, n, link, segments=pieces) if small != large else float("nan")
+    switch = crossover(op, small, large, n, link, segments=pieces) if small != large else np.nan
+    switch = switch if 0 < switch < np.inf else np.nan  # one of the two is never dearer
     return dict(
         op=op, n=n, size=float(size), curves=curves, here=here, best=best, small=small, large=large, switch=switch
     )

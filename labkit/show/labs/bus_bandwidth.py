@@ -37,7 +37,7 @@ def compute(n=8, link_GBps=50, billions=7, gradient_bytes=2, bucket=2**25):
 
 def build(figure):
     """Left: shares of the link's rate; right: three clocks on a log axis."""
-    left, right = theme.axes(figure, columns=2, left=0.07, right=0.97, bottom=0.16, top=0.88, wspace=0.62, width_ratios=(1, 0.95))
+    left, right = theme.axes(figure, columns=2, left=0.07, right=0.955, bottom=0.16, top=0.88, wspace=0.62, width_ratios=(1, 0.95))
     ticks.scale(left.xaxis, "number", log=2, most=6)
     ticks.scale(left.yaxis, "share")
     left.set(xlim=(2, 1024), ylim=(0, 1.12), xlabel="ranks N", title="share of the link's rate")

@@ -27,7 +27,7 @@ def compute(n=8, size=2**24):
 
 def build(figure):
     """Two panels on one time axis, which ends when the slower one does."""
-    panels = theme.axes(figure, rows=2, left=0.075, right=0.985, bottom=0.13, top=0.88, hspace=0.55)
+    panels = theme.axes(figure, rows=2, left=0.05, right=0.965, bottom=0.13, top=0.88, hspace=0.55)
     artists = {}
     for ax, name in zip(panels, ("in N chunks", "whole"), strict=True):
         ax.set(xlim=(0, 1.0), ylim=(1.02, -0.02), yticks=[], ylabel="links")
@@ -39,8 +39,8 @@ def build(figure):
             ax.add_collection(collection, autolim=False)
         artists[name] = (waits, blocks, ax.text(0, 1.07, "", transform=ax.transAxes, fontsize=12))
     panels[1].set_xlabel("time, in shares of the slower one")
-    figure.text(0.985, 0.945, "carries data", ha="right", color=theme.COLOURS["bandwidth"], fontweight="bold")
-    figure.text(0.85, 0.945, "latency", ha="right", color=theme.COLOURS["latency"], fontweight="bold")
+    figure.text(0.965, 0.945, "carries data", ha="right", color=theme.COLOURS["bandwidth"], fontweight="bold")
+    figure.text(0.83, 0.945, "latency", ha="right", color=theme.COLOURS["latency"], fontweight="bold")
     return artists
 
 

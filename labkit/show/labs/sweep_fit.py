@@ -64,8 +64,8 @@ def build(figure):
         nominal=right.axhline(1e9, color=theme.COLOURS["ideal"], lw=1.4, ls="--"),
         says=right.text(0.02, 1e9, "", transform=right.get_yaxis_transform(), va="bottom", color=theme.COLOURS["muted"]),
         key=[
-            figure.text(0.985 - 0.07 * i, 0.945, name, ha="right", color=colour, fontweight="bold")
-            for i, (name, colour) in enumerate((("model", theme.COLOURS["model"]), ("fit", theme.COLOURS["bandwidth"]), ("measured", theme.COLOURS["measured"])))
+            figure.text(x, 0.945, name, ha="right", color=theme.COLOURS[colour], fontweight="bold")
+            for x, name, colour in ((0.865, "measured", "measured"), (0.905, "fit", "bandwidth"), (0.985, "model", "model"))
         ],
         title=figure.text(0.075, 0.945, "", fontsize=12),
     )
