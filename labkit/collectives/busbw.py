@@ -1,8 +1,8 @@
 """algbw and busbw as nccl-tests defines them (its doc/PERFORMANCE.md): busbw = algbw x factor.
 
-algbw is size / time. The factor turns it into what one rank's link must have carried, so that the figure can be held
-against the link's rate whatever the number of ranks. It describes send/receive algorithms; in-switch reduction moves
-fewer bytes and may show a busbw above the link rate.
+algbw is size / time. The factor turns it into what one rank's link must have carried, so that the figure
+can be held against the link's rate whatever the number of ranks. It describes send/receive algorithms;
+in-switch reduction moves fewer bytes and may show a busbw above the link rate.
 """
 
 import numpy as np
@@ -16,7 +16,7 @@ _ALL_RANKS = place(Link(0.0, 1.0))
 
 
 def busbw_factor(op, n):
-    """Bytes of the busiest link over size: 2(n-1)/n all_reduce; (n-1)/n where each rank keeps its share; else 1.
+    """busbw / algbw: 2(n-1)/n for all_reduce, (n-1)/n where each rank keeps its share, else 1.
 
     >>> busbw_factor("all_reduce", 8), busbw_factor("all_gather", 8), busbw_factor("broadcast", 8)
     (1.75, 0.875, 1.0)
@@ -42,7 +42,7 @@ def busbw(op, n, algbw):
 
 
 def algbw(op, n, busbw):
-    """algbw in bytes/s from busbw in bytes/s; NaN for one rank, where most factors are 0 and busbw says nothing.
+    """algbw in bytes/s from busbw in bytes/s; NaN where the factor is 0 (one rank).
 
     >>> algbw("all_reduce", 8, 49e9)
     28000000000.0

@@ -1,7 +1,8 @@
 """What a collective promises: who holds what at the start, and who must hold what at the end.
 
-State is "rank r's copy of chunk c contains the contributions of ranks i": a boolean array (rank, chunk, contributor).
-This is MSCCL's definition of a collective: an initial state and a postcondition (Cowan et al., MSCCLang, 2023).
+State is "rank r's copy of chunk c contains the contributions of ranks i": a boolean array (rank, chunk,
+contributor). This is MSCCL's definition of a collective: an initial state and a postcondition (Cowan et
+al., MSCCLang, 2023).
 """
 
 from dataclasses import dataclass
@@ -15,8 +16,9 @@ from labkit.collectives.trace import Trace
 class Collective:
     """Initial state and postcondition.
 
-    ``holds``: (rank, chunk) that a rank has at the start, its own data and nothing else. ``wants``: (rank, chunk) that a
-    rank must have at the end, with exactly the ``contributors`` (chunk, contributor); other chunks are not looked at.
+    ``holds``: (rank, chunk) that a rank has at the start, its own data and nothing else. ``wants``: (rank,
+    chunk) that a rank must have at the end, with exactly the ``contributors`` (chunk, contributor); other
+    chunks are not looked at.
     """
 
     holds: np.ndarray
@@ -50,7 +52,7 @@ def collective(trace: Trace) -> Collective:
 
 
 def _ends(trace: Trace) -> tuple[np.ndarray, np.ndarray]:
-    """(source, destination) rank of every chunk; the root is 0, and a block belongs to the rank of its place."""
+    """(source, destination) rank of every chunk: the root is 0, a block belongs to the rank of its place."""
     chunk = np.arange(trace.chunks)
     root = np.zeros_like(chunk)
     owner = chunk * trace.n // trace.chunks

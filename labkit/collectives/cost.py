@@ -1,9 +1,9 @@
 """``collective_cost``: what a collective costs by the lock-step alpha-beta model, in closed form.
 
-A round costs the slowest of its links, alpha + bytes / bandwidth; ranks send and receive at once (full duplex); all
-sends of a round start together. This is Hockney's model applied to dependent rounds, as in Thakur, Rabenseifner and
-Gropp, *Optimization of Collective Communication Operations in MPICH* (2005). It knows no congestion inside the switch,
-no copy or reduction time, and no protocol change.
+A round costs the slowest of its links, alpha + bytes / bandwidth; ranks send and receive at once (full
+duplex); all sends of a round start together. This is Hockney's model applied to dependent rounds, as in
+Thakur, Rabenseifner and Gropp, *Optimization of Collective Communication Operations in MPICH* (2005). It
+knows no congestion inside the switch, no copy or reduction time, and no protocol change.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from labkit.spec import Cluster, Link
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """``seconds``; ``bytes_per_rank`` that the busiest rank sends or receives, the larger; ``steps``: rounds."""
+    """``seconds``, ``bytes_per_rank`` (the busiest rank's larger direction) and ``steps`` (rounds)."""
 
     seconds: Any
     bytes_per_rank: Any
@@ -39,12 +39,13 @@ class Volume(NamedTuple):
 def collective_cost(op, algorithm, size, n, link_or_cluster: Link | Cluster, segments=None) -> Cost:
     """Seconds, bytes of the busiest rank, and rounds of one collective; everything numeric broadcasts.
 
-    ``size``: S in bytes, the size column of nccl-tests (all_gather and reduce_scatter: the full tensor; all_to_all: what
-    one rank holds). ``n``: ranks, filling the cluster's domains in order. ``segments``: pieces in which trees, double
-    trees and chains (ring broadcast and reduce) pipeline the message: 1 = textbook whole message (a binomial tree),
-    more = pipelined (a binary tree), None = the cheapest number; other algorithms pay no heed to it. Chunks are the
-    smooth S/n. n = 1 costs nothing. Refused: an unknown pair, n < 1 or more than the cluster has, a negative size,
-    segments < 1, hierarchical without a Cluster or with a partly filled domain.
+    ``size``: S in bytes, the size column of nccl-tests (all_gather and reduce_scatter: the full tensor;
+    all_to_all: what one rank holds). ``n``: ranks, filling the cluster's domains in order. ``segments``:
+    pieces in which trees, double trees and chains (ring broadcast and reduce) pipeline the message: 1 =
+    textbook whole message (a binomial tree), more = pipelined (a binary tree), None = the cheapest number;
+    other algorithms pay no heed to it. Chunks are the smooth S/n. n = 1 costs nothing. Refused: an unknown
+    pair, n < 1 or more than the cluster has, a negative size, segments < 1, hierarchical without a Cluster
+    or with a partly filled domain.
 
     >>> from labkit.spec import Link
     >>> collective_cost("all_reduce", "ring", 8e9, 8, Link(0.0, 50e9))
@@ -65,8 +66,8 @@ def volume(op, algorithm, size, n, segments=1, link_or_cluster: Link | Cluster |
     """Bytes in one direction of one rank: least, mean and busiest over the 2n directions of n ranks.
 
     The mean is what all ranks send together over n, and equals what they receive; the busiest is what
-    ``collective_cost`` reports. Rooted collectives have a least of 0: a broadcast's root receives nothing. Without a
-    cluster the ranks share one flat link (hierarchical needs the cluster).
+    ``collective_cost`` reports. Rooted collectives have a least of 0: a broadcast's root receives nothing.
+    Without a cluster the ranks share one flat link (hierarchical needs the cluster).
 
     >>> volume("broadcast", "linear", 1e6, 5)
     Volume(least=0.0, mean=800000.0, busiest=4000000.0)
@@ -124,8 +125,8 @@ def _pieces(op, algorithm, size, n, at, segments):
     return best
 
 
-# Cost in `segments`, and the numbers one of which, rounded down or up, is best. More than one segment down a tree runs
-# down a binary one: a binomial root would have to send every segment log2 n times.
+# Cost in `segments`, and the numbers one of which, rounded down or up, is best. More than one segment down
+# a tree runs down a binary one: a binomial root would have to send every segment log2 n times.
 _PIPELINED = {
     "ring": (rings.chain, rings.chain_candidates),
     "tree": (trees.binary, trees.binary_candidates),

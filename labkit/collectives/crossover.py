@@ -12,13 +12,15 @@ _POINTS = 241
 def crossover(op, first, second, n, link_or_cluster: Link | Cluster, segments=None):
     """Size in bytes at which ``first`` and ``second`` cost the same among ``n`` ranks (broadcasts over n).
 
-    An algorithm is a name, or several (operation, algorithm) pairs that run one after the other and do the same job, as
-    ``(("scatter", "tree"), ("all_gather", "ring"))`` for a broadcast. ``segments`` goes to those that pipeline: 1 for
-    the textbook forms, None for the best at each size. 0.0: ``second`` is never dearer; inf: ``first`` is never dearer;
-    NaN: they cost the same at every size. Looked for between 1 byte and 2**60; of several, the largest.
+    An algorithm is a name, or several (operation, algorithm) pairs that run one after the other and do the
+    same job, as ``(("scatter", "tree"), ("all_gather", "ring"))`` for a broadcast. ``segments`` goes to
+    those that pipeline: 1 for the textbook forms, None for the best at each size. 0.0: ``second`` is never
+    dearer; inf: ``first`` is never dearer; NaN: they cost the same at every size. Looked for between 1 byte
+    and 2**60; of several, the largest.
 
-    Both costs are continuous in size, so the sign of their difference is followed on a logarithmic grid and its last
-    change bisected; on a flat Link with given segments both are straight lines and the size is their intersection.
+    Both costs are continuous in size, so the sign of their difference is followed on a logarithmic grid and
+    its last change bisected; on a flat Link with given segments both are straight lines and the size is
+    their intersection.
 
     >>> from labkit.spec import Link
     >>> size = crossover("all_reduce", "recursive_doubling", "ring", 8, Link(5e-6, 50e9), segments=1)

@@ -1,4 +1,4 @@
-"""What training relies on, shown on real arrays moved by traces: an all_reduce in two halves, a layout change, a loss."""
+"""What training relies on, on real arrays: an all_reduce in two halves, a layout change, a loss."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from labkit.errors import InputRefused
 
 
 class Halves(NamedTuple):
-    """``results``: each rank's full array; ``shards``: its part before the all_gather; the two traces that moved them."""
+    """Each rank's full array, its shard before the all_gather, and the two traces that moved them."""
 
     results: list[np.ndarray]
     shards: list[np.ndarray]
@@ -26,13 +26,15 @@ def all_reduce_in_halves(
     between: Callable[[int, np.ndarray], np.ndarray] | None = None,
     algorithm: str = "ring",
 ) -> Halves:
-    """reduce_scatter, then ``between(rank, shard)`` on every rank's shard, then all_gather; ``inputs``: (n, length).
+    """reduce_scatter, then ``between(rank, shard)`` on every rank's shard, then all_gather; ``inputs``: (n,
+    length).
 
-    Without ``between`` the results are those of an all_reduce and the bytes are equal. With an element-wise update there,
-    as an optimizer sharded over ranks does it (ZeRO stages 1 and 2, Rajbhandari et al. 2020), the results are those of
-    the update on the full sum: sharding it adds no traffic.
+    Without ``between`` the results are those of an all_reduce and the bytes are equal. With an element-wise
+    update there, as an optimizer sharded over ranks does it (ZeRO stages 1 and 2, Rajbhandari et al. 2020),
+    the results are those of the update on the full sum: sharding it adds no traffic.
 
-    >>> all_reduce_in_halves(np.array([[1, 2, 3], [10, 20, 30]]), lambda rank, shard: -shard).results[0].tolist()
+    >>> halves = all_reduce_in_halves(np.array([[1, 2, 3], [10, 20, 30]]), lambda rank, shard: -shard)
+    >>> halves.results[0].tolist()
     [-11, -22, -33]
     """
     inputs = np.asarray(inputs)
@@ -51,10 +53,12 @@ def all_reduce_in_halves(
 def change_layout(
     shards: Sequence[np.ndarray], cut: int, join: int, algorithm: str = "pairwise"
 ) -> list[np.ndarray]:
-    """Each rank cuts its array in n along axis ``cut``, sends piece d to rank d, and joins what it gets along ``join``.
+    """Each rank cuts its array in n along axis ``cut``, sends piece d to rank d, and joins what it gets
+    along ``join``.
 
-    One all_to_all. Sequence shards (s/n, heads, d) become head shards (s, heads/n, d) with cut=1, join=0, and return
-    with cut=0, join=1 (Jacobs et al., DeepSpeed Ulysses, 2023). Refused when axis ``cut`` does not divide by n.
+    One all_to_all. Sequence shards (s/n, heads, d) become head shards (s, heads/n, d) with cut=1, join=0,
+    and return with cut=0, join=1 (Jacobs et al., DeepSpeed Ulysses, 2023). Refused when axis ``cut`` does
+    not divide by n.
 
     >>> parts = change_layout([np.array([[0, 1]]), np.array([[2, 3]])], cut=1, join=0)
     >>> [part.tolist() for part in parts]
@@ -64,7 +68,8 @@ def change_layout(
     shape = np.shape(shards[0])
     if any(np.shape(shard) != shape for shard in shards) or shape[cut] % n:
         raise InputRefused(
-            f"axis {cut} of equal shards must divide by {n} ranks, and theirs is {shape[cut]} long; use a length that does"
+            f"axis {cut} of equal shards must divide by {n} ranks, and theirs is {shape[cut]} long; "
+            "use a length that does"
         )
     pieces = [np.split(np.asarray(shard), n, axis=cut) for shard in shards]
     inputs = np.stack([np.concatenate([piece.ravel() for piece in row]) for row in pieces])
@@ -75,7 +80,8 @@ def change_layout(
 def reduce_loss(losses, tokens, algorithm: str = "tree") -> tuple[float, float]:
     """(loss per token over all ranks, plain mean of the ranks' means), as rank 0 gets them by one reduce.
 
-    Every rank calls it with its mean loss and its token count; the first of the two is the loss of the whole batch.
+    Every rank calls it with its mean loss and its token count; the first of the two is the loss of the
+    whole batch.
 
     >>> reduce_loss([4.0, 2.0], [1000, 3000])
     (2.5, 3.0)
@@ -89,7 +95,8 @@ def reduce_loss(losses, tokens, algorithm: str = "tree") -> tuple[float, float]:
 
 
 def unchunked_all_reduce(n: int) -> Trace:
-    """An all_reduce of the whole message around a ring, without chunks: as many rounds, but one link works at a time.
+    """An all_reduce of the whole message around a ring, without chunks: as many rounds, but one link works
+    at a time.
 
     >>> unchunked_all_reduce(4).rounds
     6

@@ -1,7 +1,8 @@
 """Where ranks sit: the numbers of a Link or a Cluster that every formula and every replay works with.
 
-Ranks fill the domains (GPUs that share the fast links) in order. Inside a domain each rank has a port of the fast
-link; across, each domain has ``ports`` network ports, and the GPU with local index l uses port l * ports // domain.
+Ranks fill the domains (GPUs that share the fast links) in order. Inside a domain each rank has a port of
+the fast link; across, each domain has ``ports`` network ports, and the GPU with local index l uses port l *
+ports // domain.
 """
 
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ _BOUNDLESS = 2.0**53
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Latencies (s), bandwidths (bytes/s) and sizes; ``far_bandwidth`` is that of one of the ``ports`` of a domain."""
+    """Latencies (s), bandwidths (bytes/s), sizes; ``far_bandwidth``: one of the ``ports`` of a domain."""
 
     alpha: Any
     bandwidth: Any
@@ -36,7 +37,7 @@ class Place:
     @property
     def is_flat(self) -> bool:
         """Whether there is no boundary to cross: a plain Link."""
-        return self.capacity == np.inf
+        return bool(np.isinf(self.capacity).all())
 
     def near(self, size):
         """Seconds of one message of ``size`` bytes inside a domain."""
@@ -48,6 +49,8 @@ class Place:
 
     def spread(self, n):
         """(ranks in the first domain, domains in use, ranks in the last domain) for n ranks."""
+        if self.is_flat:
+            return n, np.asarray(1.0), n
         domains = np.ceil(n / self.domain)
         return np.minimum(n, self.domain), domains, n - (domains - 1) * self.domain
 
@@ -62,8 +65,8 @@ class Place:
 def place(link_or_cluster: Link | Cluster) -> Place:
     """The numbers of a Link (no boundary) or of a Cluster; both may hold arrays.
 
-    More network ports than GPUs: each GPU owns several, one port with their summed bandwidth. Less than one port (a
-    group's share, ``Cluster.group``): one port with that part of the bandwidth.
+    More network ports than GPUs: each GPU owns several, one port with their summed bandwidth. Less than one
+    port (a group's share, ``Cluster.group``): one port with that part of the bandwidth.
 
     >>> from labkit.spec import Link
     >>> float(place(Link(5e-6, 50e9)).near(50e3))
@@ -114,7 +117,7 @@ def _first_bad(n: np.ndarray) -> str:
 
 
 def check_whole_domains(n: np.ndarray, at: Place) -> None:
-    """Refuse what a hierarchical algorithm cannot run on: no boundary, or a last domain that is only partly filled."""
+    """Refuse what a hierarchical algorithm cannot run on: no boundary, or a partly filled last domain."""
     if at.is_flat:
         raise InputRefused(
             "hierarchical needs a Cluster with an intra and an inter link; a plain Link has one level"
@@ -124,6 +127,6 @@ def check_whole_domains(n: np.ndarray, at: Place) -> None:
         count, domain = (float(np.broadcast_to(x, partial.shape)[partial].flat[0]) for x in (n, at.domain))
         below = int(count // domain * domain)
         raise InputRefused(
-            f"hierarchical needs whole domains of {int(domain)} ranks and {int(count)} ranks leave one partly filled; "
-            f"use {below} or {below + int(domain)}"
+            f"hierarchical needs whole domains of {int(domain)} ranks, and {int(count)} leave one partly "
+            f"filled; use {below} or {below + int(domain)}"
         )

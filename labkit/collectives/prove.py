@@ -1,4 +1,4 @@
-"""Proof that a trace does what its operation promises: by sets of contributors, and by moving real numbers."""
+"""Proof that a trace does what its operation promises: by contributor sets, and by moving real numbers."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from labkit.errors import InputRefused
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What was checked: ``rounds``, ``messages`` (sends with one round, source and destination), chunk ``sends``."""
+    """What was checked: ``rounds``, ``messages`` (round, source, destination) and chunk ``sends``."""
 
     rounds: int
     messages: int
@@ -22,9 +22,10 @@ class Proof:
 def prove(trace: Trace, length: int | None = None) -> Proof:
     """Check the trace both ways; refused with the rank, chunk and round where it goes wrong.
 
-    Contributor sets: no rank sends what it does not hold, no contribution is added twice, and at the end every rank
-    holds exactly what the operation promises. Real data: arrays of ``length`` whole numbers per rank (by default not a
-    multiple of the pieces) are moved by the same sends and must end as the sums and copies promised.
+    Contributor sets: no rank sends what it does not hold, no contribution is added twice, and at the end
+    every rank holds exactly what the operation promises. Real data: arrays of ``length`` whole numbers per
+    rank (by default not a multiple of the pieces) are moved by the same sends and must end as the sums and
+    copies promised.
 
     >>> from labkit.collectives import trace
     >>> prove(trace("all_reduce", "ring", 4))
@@ -60,8 +61,8 @@ def contributors(trace: Trace, promise: Collective | None = None) -> np.ndarray:
             if twice.any():
                 i, who = np.argwhere(twice)[0]
                 raise InputRefused(
-                    f"round {number}: rank {to[i]} adds the contribution of rank {who} to chunk {what[i]} a second time; "
-                    "each contribution may be reduced once"
+                    f"round {number}: rank {to[i]} adds the contribution of rank {who} to chunk {what[i]} "
+                    "a second time; each contribution may be reduced once"
                 )
             held[to, what] = moved[layer] | (held[to, what] & adds[:, None])
     return held
@@ -70,22 +71,22 @@ def contributors(trace: Trace, promise: Collective | None = None) -> np.ndarray:
 def run(trace: Trace, inputs: np.ndarray) -> list[np.ndarray]:
     """Each rank's result of the operation on real arrays.
 
-    ``inputs``: (n, length), row r is rank r's buffer of the whole message (an all_gather or gather reads only rank r's
-    piece of it, a broadcast or scatter only row 0; an all_to_all cuts each row into n blocks, one per destination).
-    A rank to which the operation promises nothing gets an empty array.
+    ``inputs``: (n, length), row r is rank r's buffer of the whole message (an all_gather or gather reads
+    only rank r's piece of it, a broadcast or scatter only row 0; an all_to_all cuts each row into n blocks,
+    one per destination). A rank to which the operation promises nothing gets an empty array.
 
     >>> from labkit.collectives import trace
     >>> run(trace("all_reduce", "ring", 2), np.array([[1, 2, 3], [10, 20, 30]]))[1].tolist()
     [11, 22, 33]
     """
     promise = collective(trace)
-    for state in _states(trace, promise, inputs):  # noqa: B007: the last one is what is wanted
-        pass
+    *_, state = _states(trace, promise, inputs)
     return _results(trace, promise, state, np.shape(inputs)[1])
 
 
 def history(trace: Trace, inputs: np.ndarray) -> Iterator[np.ndarray]:
-    """The state before the first and after every round: arrays (rank, chunk, width), chunks padded to equal width.
+    """The state before the first and after every round: arrays (rank, chunk, width), chunks padded to equal
+    width.
 
     Where a rank holds nothing of a chunk the state is NaN (0 for whole-number arrays).
     """
@@ -135,7 +136,8 @@ def _padded(trace: Trace, inputs: np.ndarray) -> np.ndarray:
 def _layers(number, dst, chunk, reduce, chunks) -> Iterator[np.ndarray]:
     """Indices of a round's sends, split so that none writes the same chunk of the same rank twice.
 
-    Several may be reduced into one chunk in a round (a node hears from both children); only one may be stored.
+    Several may be reduced into one chunk in a round (a node hears from both children); only one may be
+    stored.
     """
     key = dst * chunks + chunk
     rest = np.arange(len(dst))
@@ -150,7 +152,7 @@ def _layers(number, dst, chunk, reduce, chunks) -> Iterator[np.ndarray]:
         if stored.any():
             i = rest[np.argmax(stored)]
             raise InputRefused(
-                f"round {number}: rank {dst[i]} is sent chunk {chunk[i]} twice and one of them is to be stored; "
+                f"round {number}: rank {dst[i]} is sent chunk {chunk[i]} twice, one of them to be stored; "
                 "use different rounds"
             )
         rest = left
@@ -165,19 +167,18 @@ def _check_goal(trace: Trace, promise: Collective, held: np.ndarray) -> None:
             np.flatnonzero(promise.contributors[chunk]).tolist(),
         )
         raise InputRefused(
-            f"after {trace.rounds} rounds of {trace.op} rank {rank} holds the contributions {has} to chunk {chunk}; "
-            f"it should hold {should}"
+            f"after {trace.rounds} rounds of {trace.op} rank {rank} holds the contributions {has} to chunk "
+            f"{chunk}; it should hold {should}"
         )
 
 
 def _check_data(trace: Trace, promise: Collective, inputs: np.ndarray) -> None:
-    for state in _states(trace, promise, inputs):  # noqa: B007: the last one is what is wanted
-        pass
+    *_, state = _states(trace, promise, inputs)
     expected = np.einsum("ci,icw->cw", promise.contributors.astype(float), _padded(trace, inputs))
     wrong = promise.wants & (state != expected).any(axis=2)
     if wrong.any():
         rank, chunk = np.argwhere(wrong)[0]
         raise InputRefused(
-            f"after {trace.rounds} rounds of {trace.op} the numbers of chunk {chunk} on rank {rank} are not those "
-            "promised; compare its sends with the contributor sets"
+            f"after {trace.rounds} rounds of {trace.op} the numbers of chunk {chunk} on rank {rank} are not "
+            "those promised; compare its sends with the contributor sets"
         )

@@ -12,7 +12,8 @@ from labkit.spec import Cluster, Link
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """``seconds`` and ``rounds``; ``sent`` and ``received`` bytes of each rank; ``crossing`` bytes that left a domain.
+    """``seconds`` and ``rounds``; ``sent`` and ``received`` bytes of each rank; ``crossing`` bytes that
+    left a domain.
 
     ``round_seconds``: seconds of each round. ``busy``: (round, rank) share of the round in which the link
     out of the rank (its fast port or the network port it uses, the busier) carries bytes; the rest is
@@ -69,14 +70,15 @@ def replay(trace: Trace, size: float, link_or_cluster: Link | Cluster) -> Replay
     crosses = from_domain != to_domain
     out = _loads(trace, trace.src, ~crosses, load, trace.n)
     near = np.maximum(out, _loads(trace, trace.dst, ~crosses, load, trace.n))
-    ports = int(max(from_port.max(initial=0), to_port.max(initial=0))) + 1
+    rank_port = at.where(np.arange(trace.n))[1]
+    ports = int(rank_port.max()) + 1
     port_out = _loads(trace, from_port, crosses, load, ports)
     far = np.maximum(port_out, _loads(trace, to_port, crosses, load, ports))
     seconds = np.maximum(
         np.where(_used(trace, ~crosses), at.near(near.max(axis=1)), 0.0),
         np.where(_used(trace, crosses), at.far(far.max(axis=1)), 0.0),
     )
-    rank_port = np.minimum(at.where(np.arange(trace.n))[1], ports - 1)
+
     wire = np.maximum(out / at.bandwidth, port_out[:, rank_port] / at.far_bandwidth)
     with np.errstate(divide="ignore", invalid="ignore"):
         busy = np.where(seconds[:, None] > 0, wire / seconds[:, None], 0.0)

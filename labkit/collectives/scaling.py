@@ -15,7 +15,9 @@ from labkit.collectives.cost import collective_cost
 from labkit.errors import InputRefused
 from labkit.spec import Cluster, Link
 
-BACKWARD_SHARE = 2 / 3  # backward does two of the three matrix products of a layer; only it can hide gradients
+BACKWARD_SHARE = (
+    2 / 3
+)  # backward does two of the three matrix products of a layer; only it can hide gradients
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +102,9 @@ def _terms(n, cluster: Cluster, setting: Setting) -> dict[str, np.ndarray]:
     cluster = replace(cluster, nodes=int(max(n.max(), cluster.gpus_per_node) // cluster.gpus_per_node) + 1)
     buckets = 1 if setting.bucket is None else max(1.0, setting.gradient / setting.bucket)
     tapered = Link(
-        cluster.inter.alpha, np.where(n > setting.pod, setting.taper, 1.0) * cluster.inter.bandwidth, cluster.inter.rated
+        cluster.inter.alpha,
+        np.where(n > setting.pod, setting.taper, 1.0) * cluster.inter.bandwidth,
+        cluster.inter.rated,
     )
 
     def ring(size, on):
@@ -142,7 +146,9 @@ def what_it_takes(cluster: Cluster, setting: Setting, n: int, target: float) -> 
         if name == "batch":
             return cluster, replace(setting, compute=setting.compute * factor)
         if name == "bandwidth":
-            return replace(cluster, inter=replace(cluster.inter, bandwidth=cluster.inter.bandwidth * factor)), setting
+            return replace(
+                cluster, inter=replace(cluster.inter, bandwidth=cluster.inter.bandwidth * factor)
+            ), setting
         if name == "gradient":
             return cluster, replace(setting, gradient=setting.gradient / factor)
         return cluster, replace(setting, overlap=factor)

@@ -1,4 +1,4 @@
-"""Ranks on a cluster: who sits where, how rings run, which hops and what share of the bytes cross between domains."""
+"""Ranks on a cluster: who sits where, how rings run, which hops and what share of bytes cross."""
 
 from dataclasses import replace
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from labkit.spec import Cluster
 
 
 class Positions(NamedTuple):
-    """One whole number per rank: its domain, its place in it, and the network port it uses, counted within the domain."""
+    """Per rank: its domain, its place in it, and the network port it uses, counted within the domain."""
 
     domain: np.ndarray
     local: np.ndarray
@@ -65,7 +65,8 @@ def crossing_share(trace: Trace, cluster: Cluster) -> float:
 def placed(trace: Trace, order) -> Trace:
     """The same algorithm with its place i played by rank ``order[i]``: what another rank order costs.
 
-    For replay and pictures. Of the proofs only those of operations without blocks or root (all_reduce) still hold.
+    For replay and pictures. Of the proofs only those of operations without blocks or root (all_reduce)
+    still hold.
     """
     order = np.asarray(order)
     if sorted(order.tolist()) != list(range(trace.n)):
@@ -76,7 +77,8 @@ def placed(trace: Trace, order) -> Trace:
 
 
 def bit_reversed(n: int) -> np.ndarray:
-    """Ranks with the bits of their number reversed: exchanges that met neighbours first now meet the farthest first.
+    """Ranks with the bits of their number reversed: exchanges that met neighbours first now meet the
+    farthest first.
 
     >>> bit_reversed(8).tolist()
     [0, 4, 2, 6, 1, 5, 3, 7]
@@ -91,7 +93,8 @@ def bit_reversed(n: int) -> np.ndarray:
 
 
 def flat_against_hierarchical(op: str, size, n, cluster: Cluster) -> dict[str, Cost]:
-    """The same operation as one ring through one port of each domain, as one ring per port, and hierarchically.
+    """The same operation as one ring through one port of each domain, as one ring per port, and
+    hierarchically.
 
     Refused for operations that have no ring over all ranks (those with a root, and all_to_all).
     """

@@ -12,7 +12,7 @@ import numpy as np
 
 
 class Send(NamedTuple):
-    """In ``round``, rank ``src`` sends ``chunk`` to ``dst``, which adds it to its own (``reduce``) or stores it."""
+    """In ``round``, ``src`` sends ``chunk`` to ``dst``, which adds it (``reduce``) or stores it."""
 
     round: int
     src: int
@@ -25,8 +25,9 @@ class Send(NamedTuple):
 class Trace:
     """Sends as five equally long arrays sorted by round, for ``n`` ranks.
 
-    The message of S bytes is cut into ``parts`` pieces as ``numpy.array_split`` cuts; chunk c has the length of piece
-    c mod parts (an all_to_all has n * parts chunks: one such cut for every source; a send_recv n whole messages).
+    The message of S bytes is cut into ``parts`` pieces as ``numpy.array_split`` cuts; chunk c has the
+    length of piece c mod parts (an all_to_all has n * parts chunks: one such cut for every source; a
+    send_recv n whole messages).
     """
 
     op: str
@@ -65,7 +66,7 @@ class Trace:
         return whole * pieces + np.minimum(pieces, longer)
 
     def piece_bytes(self, size: float) -> np.ndarray:
-        """Bytes of each piece: whole numbers when ``size`` is one, else equal shares; a barrier carries none."""
+        """Bytes of each piece: whole when ``size`` is whole, else equal shares; a barrier carries none."""
         if self.op == "barrier":
             return np.zeros(self.parts)
         if float(size).is_integer():
@@ -99,7 +100,8 @@ def after(first: list[Send], *others: list[Send]) -> list[Send]:
 def mirror(sends: list[Send], reduce: bool) -> list[Send]:
     """The same sends backwards in time, sources and destinations swapped.
 
-    So a broadcast becomes a reduce, an all_gather a reduce_scatter (``reduce`` True), a scatter a gather (False).
+    So a broadcast becomes a reduce, an all_gather a reduce_scatter (``reduce`` True), a scatter a gather
+    (False).
     """
     last = length(sends) - 1
     return [Send(last - s.round, s.dst, s.src, s.chunk, reduce) for s in reversed(sends)]

@@ -10,7 +10,7 @@ from labkit.collectives.place import Place
 
 
 class Shares(NamedTuple):
-    """Per rank and direction as multiples of the size: least and busiest direction of any rank, and all sends summed."""
+    """Bytes / size: least and busiest direction of any rank, and all sends together."""
 
     least: object
     total: object
@@ -80,7 +80,8 @@ def _tree(op, n, at, segments) -> Shares:
         return Shares(0.0, np.where(domains > 1, hops, bits_below(n)) / n, (n - 1) / n)
     binomial = ceil_log2(domains) + ceil_log2(inside)
     root = np.minimum(domains - 1, 2) + np.minimum(inside - 1, 2)
-    # In an all_reduce the other inner nodes add the hop up: the first leader below the root, the first rank below it.
+    # In an all_reduce the other inner nodes add the hop up: the first leader below the root, the first rank
+    # below it.
     second = np.where(domains == 2, last, inside)
     leader = np.where(domains > 1, 1 + np.clip(domains - 3, 0, 2) + np.minimum(second - 1, 2), 0.0)
     member = np.where(inside > 1, 1 + np.clip(inside - 3, 0, 2), 0.0)
@@ -93,8 +94,9 @@ def _double_tree(op, n, at, segments) -> Shares:
     source = 1.0 * (domains > 1) + 1.0 * (inside > 1)
     if op != "all_reduce":
         return _rooted(op, n, source)
-    # Up both trees is one size each way. Only the source of all (one level), a leaf of both trees (domains of even
-    # size) or a lone last leader does no more; elsewhere the idlest rank has one child, half a size more.
+    # Up both trees is one size each way. Only the source of all (one level), a leaf of both trees (domains
+    # of even size) or a lone last leader does no more; elsewhere the idlest rank has one child, half a size
+    # more.
     idle = (
         (domains == 1)
         | (at.domain == 1)
@@ -107,7 +109,7 @@ def _double_tree(op, n, at, segments) -> Shares:
 
 
 def _both_ways(ranks):
-    """Busiest rank of a double tree that reduces and broadcasts: up both trees, down to two children of one."""
+    """Busiest rank of a double tree that reduces, then broadcasts: up both trees, down to two children."""
     return np.select([ranks >= 4, ranks == 3, ranks == 2], [2.0, 1.5, 1.0], 0.0)
 
 

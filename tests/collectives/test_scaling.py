@@ -78,7 +78,8 @@ def test_the_term_that_grew_is_named():
 
 
 @pytest.mark.parametrize(
-    ("change", "says"), [({"mode": "elastic"}, "strong"), ({"overlap": 1.5}, "share"), ({"taper": 0.0}, "share")]
+    ("change", "says"),
+    [({"mode": "elastic"}, "strong"), ({"overlap": 1.5}, "share"), ({"taper": 0.0}, "share")],
 )
 def test_senseless_settings_are_refused(change, says):
     with pytest.raises(InputRefused, match=says):

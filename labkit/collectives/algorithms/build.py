@@ -18,8 +18,9 @@ _FLAT = Link(0.0, 1.0)
 def trace(op, algorithm, n, link_or_cluster: Link | Cluster | None = None, segments: int = 1) -> Trace:
     """The rounds of sends of one collective among ``n`` ranks, root rank 0.
 
-    On a cluster trees join domain leaders first, and rings are as many as the ports (``ring_orders``); on a Link, or
-    with None, all ranks are alike. ``segments`` as in ``collective_cost`` (see ``best_segments`` for the best number).
+    On a cluster trees join domain leaders first, and rings are as many as the ports (``ring_orders``); on a
+    Link, or with None, all ranks are alike. ``segments`` as in ``collective_cost`` (see ``best_segments``
+    for the best number).
 
     >>> trace("all_reduce", "ring", 4)
     Trace(op='all_reduce', algorithm='ring', n=4, parts=4, chunks=4)
@@ -29,7 +30,7 @@ def trace(op, algorithm, n, link_or_cluster: Link | Cluster | None = None, segme
     check_pair(op, algorithm)
     at = place(link_or_cluster if link_or_cluster is not None else _FLAT)
     n = int(check_ranks(n, at))
-    if segments < 1 or segments != int(segments):
+    if segments is None or segments < 1 or segments != int(segments):
         raise InputRefused(
             f"segments must be a whole number of at least 1, not {segments}; use 1 for the whole message"
         )

@@ -28,7 +28,7 @@ def recursive_doubling(n: int) -> list[Send]:
 
 
 def doubling_gather(blocks) -> list[Send]:
-    """all_gather among a power of two of ranks: partners at distance n/2, ..., 2, 1 swap all blocks they hold."""
+    """all_gather of 2**t ranks: partners at distance n/2, ..., 2, 1 swap all blocks they hold."""
     held = [list(block) for block in blocks]
     sends, distance, step = [], len(blocks) // 2, 0
     while distance:

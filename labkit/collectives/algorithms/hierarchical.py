@@ -1,6 +1,7 @@
-"""Inside the domain first, so that only a share of the data crosses; chunk = rank (or source * n + destination).
+"""Inside the domain first, so that only a share of the data crosses.
 
-``domains`` is a list of lists of ranks, all equally long; ranks with the same index in their domain form a column.
+``domains`` is a list of lists of ranks, all equally long; ranks with the same index in their domain form a
+column. A chunk is named by its rank (in an all_to_all: source * n + destination).
 """
 
 from labkit.collectives.algorithms.rings import ring_all_gather
@@ -17,7 +18,7 @@ def all_gather(domains) -> list[Send]:
 
 
 def _scatter_across_gather(domains) -> tuple[list[Send], list[Send], list[Send]]:
-    """Phases of a broadcast: scatter in the root's domain, a binomial tree down every column, ring all_gathers inside."""
+    """Scatter in the root's domain, a binomial tree down every column, ring all_gathers inside."""
     blocks = [[local] for local in range(len(domains[0]))]
     columns = enumerate(zip(*domains, strict=True))
     scatter = list(binomial(domains[0], blocks))
@@ -32,16 +33,17 @@ def broadcast(domains) -> list[Send]:
 
 
 def reduce(domains) -> list[Send]:
-    """The phases of the broadcast backwards: reduce_scatter inside, up every column, gather in the root's domain.
+    """Backwards: reduce_scatter inside, up every column, gather in the root's domain.
 
-    The gather stores: the root's domain has the other pieces reduced already, and adding its own again would count twice.
+    The gather stores: the root's domain has the other pieces reduced already, and adding its own again
+    would count twice.
     """
     scatter, across, inside = _scatter_across_gather(domains)
     return after(mirror(inside, reduce=True), mirror(across, reduce=True), mirror(scatter, reduce=False))
 
 
 def all_to_all(domains) -> list[Send]:
-    """Inside, each rank hands every local index what its column is to get; then one message per pair of a column."""
+    """Inside, each rank hands every local index what its column is to get; then it crosses in one message."""
     n, width, count = sum(map(len, domains)), len(domains[0]), len(domains)
     columns = list(zip(*domains, strict=True))
     inside = [

@@ -6,7 +6,7 @@ from labkit.collectives.trace import Send
 
 
 def ring_reduce_scatter(ranks, blocks):
-    """n-1 rounds around ``ranks``: each passes on the block it has just added to, until block p is whole at place p."""
+    """n-1 rounds around ``ranks``: each passes on the block it has just added to; block p ends at place p."""
     n = len(ranks)
     for step in range(n - 1):
         for p in range(n):
@@ -40,8 +40,9 @@ def unchunked_ring(ranks):
 def ring_orders(n: int, at: Place) -> list[list[int]]:
     """The order of ranks of each ring. Inside a domain there is one ring, in rank order.
 
-    Across domains ring r enters every domain at the first GPU of port r, walks all its GPUs and leaves at the GPU
-    before, which sits on another port: each port serves one ring in and one ring out, as NCCL arranges it.
+    Across domains ring r enters every domain at the first GPU of port r, walks all its GPUs and leaves at
+    the GPU before, which sits on another port: each port serves one ring in and one ring out, as NCCL
+    arranges it.
     """
     rings = int(ring_count(float(n), at))
     domain_size, ports = (int(x) for x in (at.domain, at.ports))

@@ -1,4 +1,4 @@
-"""Trees from ``ranks[0]``: linear, binomial, pipelined binary and double binary. Reductions are their mirror images."""
+"""Trees from ``ranks[0]``, linear, binomial, binary and double binary; reductions are their mirror images."""
 
 from labkit.collectives.trace import Send
 
@@ -36,8 +36,8 @@ def binary(ranks, segments):
 def double_binary(ranks, segments):
     """Two trees over places 1 .. m, half the message each, fed by place 0 (Sanders, Speck and Traeff 2009).
 
-    The first is in-order numbered: odd places are leaves. The second is its mirror (m even) or shifted by one (m odd),
-    so that a place with children in one tree has none in the other.
+    The first is in-order numbered: odd places are leaves. The second is its mirror (m even) or shifted by
+    one (m odd), so that a place with children in one tree has none in the other.
     """
     m = len(ranks) - 1
     for tree in range(2):

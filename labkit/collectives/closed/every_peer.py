@@ -1,4 +1,4 @@
-"""Every rank sends to every other one directly: n-1 rounds of size/n, at shift k or to the partner rank XOR k."""
+"""Every rank sends to every other one directly: n-1 rounds of size/n, to rank + k or to rank XOR k."""
 
 import numpy as np
 
@@ -9,8 +9,8 @@ from labkit.collectives.place import Place
 def shift(size, n, at: Place):
     """Round k: i sends to i+k, receives from i-k.
 
-    Shifts k and n-k load the ports alike: with m = min(k, n-k), the fullest port carries min(m, sharing, n - domain)
-    messages, and some message stays inside while m < domain.
+    Shifts k and n-k load the ports alike: with m = min(k, n-k), the fullest port carries min(m, sharing, n
+    - domain) messages, and some message stays inside while m < domain.
     """
     block = size / n
     flat = (n - 1) * at.near(block)
@@ -40,12 +40,12 @@ def pairwise(size, n, at: Place):
 
 
 def uses_xor(n, at: Place):
-    """Whether ``pairwise`` pairs rank i with i XOR k: n a power of two, and the domain too where it is crossed."""
+    """Whether ``pairwise`` uses XOR: n a power of two, and the domain too where it is crossed."""
     return power_of_two(n) & (power_of_two(at.domain) | (n <= at.domain))
 
 
 def barrier(n, at: Place):
-    """Dissemination (Hensgen, Finkel and Manber 1988): ceil(log2 n) shifts by 1, 2, 4, ... of an empty message."""
+    """Dissemination (Hensgen et al. 1988): ceil(log2 n) shifts by 1, 2, 4, ... of an empty message."""
     rounds = ceil_log2(n)
     seconds = np.zeros(np.broadcast_shapes(np.shape(n), np.shape(at.alpha), np.shape(at.domain)))
     for step in range(int(np.max(rounds))):

@@ -1,8 +1,8 @@
-"""Pairwise exchanges at distances that are powers of two: recursive doubling and halving (Thakur et al. 2005).
+"""Recursive doubling and halving: exchanges at distances that are powers of two (Thakur et al. 2005).
 
-With n no power of two, the e = n - P ranks above the largest power of two P hand their data to a partner first and
-get the result back last. Distances run so that the largest payload travels the shortest way: a reduce_scatter starts
-with its neighbour, an all_gather ends with it.
+With n no power of two, the e = n - P ranks above the largest power of two P hand their data to a partner
+first and get the result back last. Distances run so that the largest payload travels the shortest way: a
+reduce_scatter starts with its neighbour, an all_gather ends with it.
 """
 
 from functools import lru_cache
@@ -21,9 +21,10 @@ def core(n):
 
 
 def most_gathered(n):
-    """Blocks that rank 0, the busiest, sends in the doubling rounds of an all_gather: P-1 and those of folded ranks.
+    """Blocks that rank 0, the busiest, sends while doubling: P-1 and those of folded ranks.
 
-    Of e folded blocks, ceil(e / 2**s) go out in the round that leaves P / 2**s; their sum is Legendre's formula.
+    Of e folded blocks, ceil(e / 2**s) go out in the round that leaves P / 2**s; their sum is Legendre's
+    formula.
     """
     power, levels, extra = core(n)
     folded = levels + (extra - 1) - bit_count(np.maximum(extra - 1, 0))
@@ -45,7 +46,7 @@ def _doubling(size, n, at: Place):
 
 
 def halving_doubling(size, n, at: Place):
-    """all_reduce as recursive halving and doubling: 2 log2 P rounds, 2(P-1)/P of the size, two more for folded ranks."""
+    """all_reduce by halving and doubling: 2 log2 P rounds, 2(P-1)/P of the size; two more if folded."""
     _, levels, extra = core(n)
     seconds = _or_counted(_halving, "halving", size, n, at)
     return seconds, 2.0 * levels + 2.0 * (extra > 0)
@@ -86,14 +87,14 @@ def _gather(size, n, at: Place):
 
 
 def _fold(size, n, at: Place):
-    """Folded ranks and their partners exchange ``size``; across a boundary they share the ports of the first domain."""
+    """Folded ranks and their partners exchange ``size``; across, they share the first domain's ports."""
     return np.where(n <= at.domain, at.near(size), at.far(np.minimum(core(n)[2], at.sharing) * size))
 
 
 def _or_counted(aligned, kind: str, size, n, at: Place):
-    """``aligned`` where ranks 2**t apart are all inside or all across, that is domain a power of two or one domain.
+    """``aligned`` where ranks 2**t apart are all inside or all across: one domain, or its size 2**s.
 
-    Elsewhere (domains of 6 or 72) which exchanges cross follows no formula: they are counted once per rank count.
+    Elsewhere (domains of 6 or 72) no formula says which exchanges cross; they are counted for each n.
     """
     seconds = aligned(size, n, at)
     ragged = (n > at.domain) & ~power_of_two(at.domain)

@@ -1,4 +1,5 @@
-"""Two levels on purpose: work inside the domain first, so that only 1/domain of the data crosses from each GPU.
+"""Two levels on purpose: work inside the domain first, so that only 1/domain of the data crosses from each
+GPU.
 
 All GPUs of a domain cross at once and share its ports: the fullest port carries ``at.sharing`` of them.
 """
@@ -8,7 +9,7 @@ from labkit.collectives.place import Place
 
 
 def half(size, n, at: Place):
-    """reduce_scatter (or, backwards, all_gather): a ring inside, then rings among equal local indices across."""
+    """reduce_scatter (backwards: all_gather): a ring inside, then rings among equal local indices."""
     inside, domains, _ = at.spread(n)
     near = (inside - 1) * at.near(size / inside)
     far = (domains - 1) * at.far(at.sharing * size / n)
@@ -22,7 +23,7 @@ def all_reduce(size, n, at: Place):
 
 
 def all_to_all(size, n, at: Place):
-    """Inside first, sorted by local index; then one message of g blocks to the same index of every other domain."""
+    """Inside first, sorted by local index; then one message to the same index of every other domain."""
     inside, domains, _ = at.spread(n)
     near = (inside - 1) * at.near(size / inside)
     far = (domains - 1) * at.far(at.sharing * size / domains)

@@ -1,7 +1,8 @@
-"""Trees that carry a whole message: linear, binomial, pipelined binary and double binary, across domains then inside.
+"""Linear, binomial, pipelined binary and double binary trees.
 
-Each function gives one direction (broadcast; a reduction runs the same tree backwards). On a cluster the tree first
-joins one leader per domain and then, when those are done, runs inside every domain at once.
+
+Each function gives one direction (broadcast; a reduction runs the same tree backwards). On a cluster the
+tree first joins one leader per domain and then, when those are done, runs inside every domain at once.
 """
 
 import numpy as np
@@ -11,7 +12,7 @@ from labkit.collectives.place import Place
 
 
 def _two_level(phase, size, n, at: Place):
-    """``phase(ranks) -> (rounds, bytes through the busiest port)``, across leaders and then inside the first domain."""
+    """Seconds and rounds; ``phase(ranks)`` gives (rounds, bytes / size of the busiest port) of one level."""
     inside, domains, _ = at.spread(n)
     near_rounds, near_share = phase(inside)
     near = near_rounds * at.alpha + near_share * size / at.bandwidth
@@ -43,7 +44,7 @@ def binomial_scatter(size, n, at: Place):
 
 
 def _binary_tail(ranks):
-    """Segments sent beyond the two (one) per round while the root is busy: 2 per further level, 1 for a last single leaf."""
+    """Segments a port still carries when the root is done: 2 a level, 1 for a last level of one leaf."""
     depth = floor_log2(ranks)
     return np.where(ranks > 2, 2 * (depth - 1) - power_of_two(ranks), 0.0)
 
@@ -51,8 +52,8 @@ def _binary_tail(ranks):
 def binary(size, n, at: Place, segments):
     """Pipelined binary tree, node i feeding 2i+1 and 2i+2: k - 1 + floor(log2 n) rounds of two segments each.
 
-    Both children are served in one round and share the sender's port. With two ranks there is one child; with a power
-    of two the deepest level is a single leaf, so the last round carries one segment.
+    Both children are served in one round and share the sender's port. With two ranks there is one child;
+    with a power of two the deepest level is a single leaf, so the last round carries one segment.
     """
 
     def phase(ranks):
@@ -65,9 +66,9 @@ def binary(size, n, at: Place, segments):
 def double_binary(size, n, at: Place, segments):
     """Two complementary binary trees, half the message each (Sanders, Speck and Traeff 2009; NCCL since 2.4).
 
-    Rank 0 feeds both roots; the others are inner in one tree and leaf in the other, so no port carries more than one
-    size/k per round: k - 1 + ceil(log2 n) rounds. When n - 1 is a power of two, each root has a single child; the
-    round that only it fills (k = 1, or n = 3) carries half.
+    Rank 0 feeds both roots; the others are inner in one tree and leaf in the other, so no port carries more
+    than one size/k per round: k - 1 + ceil(log2 n) rounds. When n - 1 is a power of two, each root has a
+    single child; the round that only it fills (k = 1, or n = 3) carries half.
     """
 
     def phase(ranks):
