@@ -1,0 +1,79 @@
+"""The benchmark table: ``make bench``. Figures are of the machine it runs on; targets are for two cores."""
+
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from labkit.collectives import ALGORITHMS, collective_cost, prove, trace
+from labkit.evidence.sweep import read_sweep
+from labkit.presets import sample_sweeps
+from labkit.spec import Link
+from labkit.units import format_time
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def median_seconds(action: Callable[[], object], times: int = 5) -> float:
+    """The median over some calls, after one to warm up."""
+    action()
+    taken = []
+    for _ in range(times):
+        start = time.perf_counter()
+        action()
+        taken.append(time.perf_counter() - start)
+    return statistics.median(taken)
+
+
+def import_seconds() -> float:
+    """``import labkit`` in a fresh Python, without Python's own start; median of five."""
+    code = "import time; start = time.perf_counter(); import labkit; print(time.perf_counter() - start)"
+    answers = [subprocess.check_output([sys.executable, "-c", code], cwd=ROOT, text=True) for _ in range(5)]
+    return statistics.median(float(answer) for answer in answers)
+
+
+def trace_seconds() -> float:
+    """A ring all_reduce over 256 ranks, traced, and proved with contributor sets and real data."""
+    return median_seconds(lambda: prove(trace("all_reduce", "ring", 256)), times=3)
+
+
+def closed_form_seconds() -> tuple[float, str]:
+    """The slowest all_reduce closed form on a flat link at a million sizes, and its name."""
+    sizes, link = np.logspace(3, 10, 1_000_000), Link(5e-6, 50e9)
+    names = [name for name in ALGORITHMS["all_reduce"] if name != "hierarchical"]  # that one needs a cluster
+    seconds = {
+        n: median_seconds(lambda n=n: collective_cost("all_reduce", n, sizes, 64, link), 3) for n in names
+    }
+    slowest = max(seconds, key=seconds.get)
+    return seconds[slowest], slowest
+
+
+def fit_seconds() -> float:
+    """The slowest fit among the shipped sweeps."""
+    sweeps = [sweep for path in sample_sweeps().values() for sweep in read_sweep(path)]
+    return max(median_seconds(sweep.fit) for sweep in sweeps)
+
+
+def main() -> int:
+    """Prints the table, then what the slider benchmark prints; 1 when a target is missed."""
+    closed_form, slowest = closed_form_seconds()
+    rows = [
+        ("import labkit", import_seconds(), 0.3),
+        ("ring all_reduce, N = 256, traced with data", trace_seconds(), 1.0),
+        (f"closed form at 10^6 points ({slowest})", closed_form, 0.5),
+        ("one fit of a shipped sweep", fit_seconds(), 0.05),
+    ]
+    print(f"{'what':44} {'figure':>9} {'target':>9}")
+    for name, seconds, target in rows:
+        missed = "" if seconds <= target else "  missed"
+        print(f"{name:44} {format_time(seconds):>9} {format_time(target):>9}{missed}", flush=True)
+    slider = subprocess.call([sys.executable, "-m", "benchmarks.bench_slider"], cwd=ROOT)
+    return int(slider != 0 or any(seconds > target for _, seconds, target in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
