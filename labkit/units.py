@@ -13,11 +13,22 @@ KiB, MiB, GiB, TiB = 2**10, 2**20, 2**30, 2**40
 KB, MB, GB, TB = 1e3, 1e6, 1e9, 1e12
 us, ms = 1e-6, 1e-3
 
-_SIZES = {"": 1, "B": 1, "KIB": KiB, "MIB": MiB, "GIB": GiB, "TIB": TiB, "KB": KB, "MB": MB, "GB": GB, "TB": TB}
+_SIZES = {
+    "": 1,
+    "B": 1,
+    "KIB": KiB,
+    "MIB": MiB,
+    "GIB": GiB,
+    "TIB": TiB,
+    "KB": KB,
+    "MB": MB,
+    "GB": GB,
+    "TB": TB,
+}
 
 
 def digits(value: float, significant: int = 3) -> str:
-    """``value`` with so many significant digits, without an exponent and without trailing zeros after the point.
+    """``value`` with so many significant digits, without an exponent or trailing zeros after the point.
 
     >>> digits(0.00123456), digits(98765.4), digits(20.0)
     ('0.00123', '98765', '20')
@@ -96,13 +107,15 @@ def format_share(share: float) -> str:
 
 
 def parse_bytes(text: str | float) -> float:
-    """Bytes of a size as people write it: ``64KiB``, ``1.5 GB``, ``4096``; nccl-tests' bare K, M, G mean binary.
+    """Bytes of a size as people write it: ``64KiB``, ``1.5 GB``, ``4096``; nccl-tests' bare K, M, G: binary.
 
     >>> parse_bytes("64 KiB"), parse_bytes("8M"), parse_bytes("1.5GB"), parse_bytes(4096)
     (65536.0, 8388608.0, 1500000000.0, 4096.0)
     """
     match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?)\s*([A-Za-z]*)\s*", str(text))
-    unit = match and (match[2].upper() + "IB" if match[2].upper() in ("K", "M", "G", "T") else match[2].upper())
+    unit = match and (
+        match[2].upper() + "IB" if match[2].upper() in ("K", "M", "G", "T") else match[2].upper()
+    )
     if not match or unit not in _SIZES:
         raise InputRefused(f"{text!r} is not a size; write a number with B, KiB, MiB, GiB, kB, MB or GB")
     return float(match[1]) * _SIZES[unit]

@@ -1,10 +1,11 @@
 """Chapter 1's story: what one training step is made of as ranks are added, from the collective costs alone.
 
-A step is compute plus the gradient all-reduce. Under *strong* scaling the global batch is fixed, so compute shrinks as
-1/N; under *weak* scaling the batch per rank is fixed, so compute stays. A flat ring moves nearly the same bytes per rank
-at any N, so weak scaling bends only where latency or contention grows (claims 1-e, 3.1-i).
+A step is compute plus the gradient all-reduce. Under *strong* scaling the global batch is fixed, so compute
+shrinks as 1/N; under *weak* scaling the batch per rank is fixed, so compute stays. A flat ring moves nearly
+the same bytes per rank at any N, so weak scaling bends only where latency or contention grows (claims
+1-e, 3.1-i).
 
-Approximations: one all-reduce implementation (the ring over all ranks), no stragglers, and overlap as one share.
+Approximations: one all-reduce implementation (the ring over all ranks), no stragglers, overlap as one share.
 """
 
 from dataclasses import dataclass, replace
@@ -15,19 +16,19 @@ from labkit.collectives.cost import collective_cost
 from labkit.errors import InputRefused
 from labkit.spec import Cluster, Link
 
-BACKWARD_SHARE = (
-    2 / 3
-)  # backward does two of the three matrix products of a layer; only it can hide gradients
+# Backward does two of the three matrix products of a layer; only it can hide gradients.
+BACKWARD_SHARE = 2 / 3
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
     """What a scaling curve rests on. Bytes and seconds.
 
-    ``gradient``: bytes every rank reduces per step. ``compute``: seconds of computation at ``reference`` ranks.
-    ``mode``: ``strong`` (global batch fixed) or ``weak`` (batch per rank fixed). ``overlap``: share of the backward pass
-    under which communication can hide. ``bucket``: bytes per all-reduce (None: the whole gradient at once).
-    ``taper``: share of the ports' bandwidth left once a job is larger than ``pod`` ranks (an oversubscribed spine).
+    ``gradient``: bytes every rank reduces per step. ``compute``: seconds of computation at ``reference``
+    ranks. ``mode``: ``strong`` (global batch fixed) or ``weak`` (batch per rank fixed). ``overlap``: share of
+    the backward pass under which communication can hide. ``bucket``: bytes per all-reduce (None: the whole
+    gradient at once). ``taper``: share of the ports' bandwidth left once a job is larger than ``pod`` ranks
+    (an oversubscribed spine).
     """
 
     gradient: float
@@ -69,7 +70,10 @@ class Scaling:
 
     @property
     def compute_share(self):
-        """Share of the step in which the GPU computes. The usual "GPU utilisation" counts waiting kernels as busy."""
+        """Share of the step in which the GPU computes.
+
+        The usual "GPU utilisation" counts waiting kernels as busy.
+        """
         return self.compute / self.step
 
     @property
@@ -78,17 +82,18 @@ class Scaling:
         return self.communication / self.step
 
     def grew(self) -> list[str]:
-        """For each N after the first: the term whose share of the step grew most since the N before (claim 1-g)."""
+        """For each N after the first: the term whose share grew most since the last N (claim 1-g)."""
         names = ("compute", "latency", "bandwidth", "contention")
         shares = np.array([getattr(self, name) / self.step for name in names])
         return [names[i] for i in np.argmax(np.diff(shares, axis=1), axis=0)]
 
 
 def scaling(n, cluster: Cluster, setting: Setting) -> Scaling:
-    """The step on ``n`` ranks (an array) of ``cluster``, by term, and throughput relative to ``setting.reference``.
+    """The step on ``n`` ranks (an array) of ``cluster``, by term, and its throughput.
 
-    latency = what an all-reduce of no bytes costs, per bucket; bandwidth = the rest on an untapered network; contention =
-    what the taper adds. Source: Patarasuk & Yuan 2009 (ring), Hockney 1994 (alpha-beta).
+    latency = what an all-reduce of no bytes costs, per bucket; bandwidth = the rest on an untapered network;
+    contention = what the taper adds. Throughput is relative to that on ``setting.reference`` ranks.
+    Source: Patarasuk & Yuan 2009 (ring), Hockney 1994 (alpha-beta).
     """
     n = np.atleast_1d(np.asarray(n))
     at_reference = _terms(np.asarray([setting.reference]), cluster, setting)
@@ -125,7 +130,7 @@ def _terms(n, cluster: Cluster, setting: Setting) -> dict[str, np.ndarray]:
 
 
 def knee(cluster: Cluster, setting: Setting, largest: int = 65_536) -> float:
-    """The smallest N at which communication takes as long as computation; NaN when there is none up to ``largest``.
+    """The smallest N at which communication takes as long as computation; NaN: none up to ``largest``.
 
     Under weak scaling with a ring both terms tend to constants, so "none" is a usual answer (claim 3.1-i).
     """
@@ -136,10 +141,11 @@ def knee(cluster: Cluster, setting: Setting, largest: int = 65_536) -> float:
 
 
 def what_it_takes(cluster: Cluster, setting: Setting, n: int, target: float) -> dict[str, float]:
-    """By what factor each single input must change for the efficiency on ``n`` ranks to reach ``target``; NaN: it cannot.
+    """By what factor each single input must change for the efficiency on ``n`` ranks to reach ``target``.
 
-    The inputs: the global ``batch`` (more computation per reduction), the ports' ``bandwidth``, the ``gradient`` bytes,
-    and ``overlap`` (the share of the backward that must hide; a share, not a factor). Solved by bisection.
+    The inputs: the global ``batch`` (more computation per reduction), the ports' ``bandwidth``, the
+    ``gradient`` bytes, and ``overlap`` (the share of the backward that must hide; a share, not a factor).
+    NaN where one cannot reach it. Solved by bisection.
     """
 
     def changed(name, factor):

@@ -1,4 +1,4 @@
-"""What the course says and checks: the guide's claims, the chapters' worked examples, the source shown in notebooks."""
+"""What the course says and checks: the guide's claims, worked examples, and the source shown in notebooks."""
 
 from labkit.course.claims import guide_claims
 from labkit.course.listing import source

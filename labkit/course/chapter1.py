@@ -1,7 +1,8 @@
 """Chapter 1's worked example: a job in the ten-billion class on a measured cluster, and its tables.
 
-Nothing is chosen to make the guide's story true. The cluster is a published profile; the job has 10 B parameters and bf16
-gradients; its batch is the smallest that 64 ranks can share as one sequence of 512 tokens each. Every one of them is a slider.
+Nothing is chosen to make the guide's story true. The cluster is a published profile; the job has 10 B
+parameters and bf16 gradients; its batch is the smallest that 64 ranks can share as one sequence of 512 tokens
+each. Every one of them is a slider.
 """
 
 from labkit.collectives.scaling import Scaling, Setting, knee, scaling, what_it_takes
@@ -22,7 +23,7 @@ MODEL = Workload(parameters=13e9, layers=40, hidden=5120, sequence=2048, micro_b
 
 
 def setting(machine: Cluster, batch=BATCH, gradient=2 * PARAMETERS, **changes) -> Setting:
-    """The job on 8 GPUs of ``machine``: ``batch`` tokens per step, ``gradient`` bytes reduced on each rank."""
+    """The job on 8 GPUs of ``machine``: ``batch`` tokens per step, ``gradient`` bytes reduced per rank."""
     compute = float(compute_time(6 * PARAMETERS * batch / 8, machine.gpu))
     return Setting(gradient=gradient, compute=compute, **changes)
 
@@ -34,7 +35,7 @@ def story(n=RANKS, batch=BATCH, **changes) -> Scaling:
 
 
 def largest_true_batch(n=32, gain=1.5) -> float:
-    """The largest batch (tokens) with which ``n`` ranks bring less than ``gain`` x the throughput of 8; by bisection."""
+    """The largest batch (tokens) where ``n`` ranks bring under ``gain`` x the throughput of 8; bisected."""
     low, high = 2.0**10, 2.0**30
     for _ in range(60):
         middle = (low * high) ** 0.5
@@ -50,7 +51,10 @@ def parts_table(rows: Scaling) -> Table:
         (
             (
                 f"{n:,}",
-                *(format_time(t[i]) for t in (rows.step, rows.compute, rows.latency, rows.bandwidth, rows.contention)),
+                *(
+                    format_time(t[i])
+                    for t in (rows.step, rows.compute, rows.latency, rows.bandwidth, rows.contention)
+                ),
                 f"{rows.throughput[i]:.2f}",
                 format_share(rows.efficiency[i]),
                 grew[i],
@@ -94,7 +98,10 @@ def lever_table(n=32, target=0.8) -> Table:
         "gradient": "gradient bytes, divided by",
         "overlap": "share of the backward pass that hides communication",
     }
-    return table(("input, alone", f"for {format_share(target)} at {n} ranks"), ((words[k], v) for k, v in factors.items()))
+    return table(
+        ("input, alone", f"for {format_share(target)} at {n} ranks"),
+        ((words[k], v) for k, v in factors.items()),
+    )
 
 
 def baseline_table() -> Table:
@@ -104,7 +111,11 @@ def baseline_table() -> Table:
     return table(
         ("model states", "per card on 8 cards", "fewest cards of 80 GB"),
         (
-            (name, format_bytes(state_bytes(PARAMETERS, 8, stage)), _whole(smallest_ranks(PARAMETERS, memory, stage)))
+            (
+                name,
+                format_bytes(state_bytes(PARAMETERS, 8, stage)),
+                _whole(smallest_ranks(PARAMETERS, memory, stage)),
+            )
             for stage, name in enumerate(names)
         ),
     )
@@ -119,7 +130,13 @@ def bill_table(n=8) -> Table:
     return table(
         ("cut", "collective", "payload", "per step", "a rank sends per step"),
         (
-            (row.strategy, row.collective, format_bytes(row.payload), f"{row.count:,.0f} x", format_bytes(row.bytes_per_rank))
+            (
+                row.strategy,
+                row.collective,
+                format_bytes(row.payload),
+                f"{row.count:,.0f} x",
+                format_bytes(row.bytes_per_rank),
+            )
             for row in bill(MODEL, n)
         ),
     )
@@ -138,7 +155,9 @@ def technique_table() -> Table:
                 _change(row.before.bytes_per_rank, row.after.bytes_per_rank, format_bytes),
                 _change(row.before.coverage, row.after.coverage, format_share),
                 _change(row.before.exposed, row.after.exposed, format_time),
-                row.before.link if row.before.link == row.after.link else f"{row.before.link} → {row.after.link}",
+                row.before.link
+                if row.before.link == row.after.link
+                else f"{row.before.link} → {row.after.link}",
                 row.note,
             )
             for row in rows
@@ -148,5 +167,3 @@ def technique_table() -> Table:
 
 def _change(before, after, form) -> str:
     return form(after) if abs(after - before) <= 1e-9 * abs(before) else f"{form(before)} → {form(after)}"
-
-

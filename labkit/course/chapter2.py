@@ -1,4 +1,4 @@
-"""Sections 2.1 and 2.2 as tables: what each operation does and costs, counted on traces and beside the formulas."""
+"""Sections 2.1 and 2.2 as tables: what each operation does and costs, counted on traces and by formula."""
 
 import numpy as np
 
@@ -48,14 +48,20 @@ USES = (
 
 
 def primitives_table(n=8, size=2**26) -> Table:
-    """All ten operations: rounds, bytes over ranks, seconds, counted on their traces (size divisible by n)."""
+    """All ten operations: rounds, bytes over ranks, seconds, counted on traces (size divisible by n)."""
     rows = []
     for op, how in TEN:
         made = trace(op, how, n)
         prove(made)
         run = replay(made, size, LINK)
         rows.append(
-            (op, how, str(run.rounds), *(format_bytes(b) for b in (run.least, run.mean, run.busiest)), format_time(run.seconds))
+            (
+                op,
+                how,
+                str(run.rounds),
+                *(format_bytes(b) for b in (run.least, run.mean, run.busiest)),
+                format_time(run.seconds),
+            )
         )
     return table(("operation", "algorithm", "steps", "least rank", "mean", "busiest rank", "time"), rows)
 
@@ -66,14 +72,17 @@ def uses_table() -> Table:
 
 
 def halves(n=8, elements=1000) -> dict[str, object]:
-    """AllReduce against ReduceScatter + AllGather on the same numbers, without and with an update in between."""
+    """AllReduce against ReduceScatter + AllGather on the same numbers, with and without an update between."""
     inputs = np.random.default_rng(21).integers(-99, 100, (n, elements)).astype(float)
     whole = run(trace("all_reduce", "ring", n), inputs)
     plain = all_reduce_in_halves(inputs)
     updated = all_reduce_in_halves(inputs, lambda _, shard: 1.0 - 0.01 * shard)
     size = float(4 * elements)
     return {
-        "same sums": all(np.array_equal(a, inputs.sum(axis=0)) and np.array_equal(a, b) for a, b in zip(whole, plain.results, strict=True)),
+        "same sums": all(
+            np.array_equal(a, inputs.sum(axis=0)) and np.array_equal(a, b)
+            for a, b in zip(whole, plain.results, strict=True)
+        ),
         "same update": all(np.array_equal(r, 1.0 - 0.01 * inputs.sum(axis=0)) for r in updated.results),
         "all_reduce bytes": replay(trace("all_reduce", "ring", n), size, LINK).mean,
         "two halves bytes": sum(replay(half, size, LINK).mean for half in (plain.scatter, plain.gather)),
@@ -82,7 +91,7 @@ def halves(n=8, elements=1000) -> dict[str, object]:
 
 
 def _replicas_apart(shards) -> int:
-    """Ranks whose parameters differ from rank 0's when each only updates its own shard and nothing is gathered."""
+    """Ranks whose parameters differ from rank 0's when each updates its own shard and nothing is gathered."""
     length, start, copies = sum(map(len, shards)), 0, []
     for shard in shards:
         mine = np.ones(length)
@@ -101,14 +110,23 @@ def equivalence_table(n=8, elements=1000) -> Table:
             ("the same sums on every rank", found["same sums"]),
             ("bytes a rank sends, AllReduce", format_bytes(found["all_reduce bytes"])),
             ("bytes a rank sends, both halves", format_bytes(found["two halves bytes"])),
-            ("with an optimizer update on each shard in between: equals the update of the full sum", found["same update"]),
-            ("without the AllGather: ranks whose parameters differ from rank 0's", f"{found['without all_gather']} of {n - 1}"),
+            (
+                "with an optimizer update on each shard in between: equals the update of the full sum",
+                found["same update"],
+            ),
+            (
+                "without the AllGather: ranks whose parameters differ from rank 0's",
+                f"{found['without all_gather']} of {n - 1}",
+            ),
         ),
     )
 
 
 def layout_change(n=4, sequence=8, heads=8, width=3) -> tuple[bool, bool, float]:
-    """Sequence shards to head shards and back by AllToAll: (equal to the unsharded, back to the start, share of S sent)."""
+    """Sequence shards to head shards and back by AllToAll.
+
+    Returns (equal to the unsharded, back to the start, share of S sent).
+    """
     full = np.arange(sequence * heads * width, dtype=float).reshape(sequence, heads, width)
     shards = np.split(full, n, axis=0)
     by_heads = change_layout(shards, cut=1, join=0)
@@ -152,17 +170,28 @@ def counts_table(sizes=(1_000_000, 1_000_003)) -> Table:
                     f"{run.sent.min():,.0f} to {run.sent.max():,.0f}",
                 )
             )
-    return table(("N", "S", "steps: counted = formula", "all bytes: counted = 2S(N-1)", "2S(N-1)/N", "ranks send"), rows)
+    return table(
+        ("N", "S", "steps: counted = formula", "all bytes: counted = 2S(N-1)", "2S(N-1)/N", "ranks send"),
+        rows,
+    )
 
 
 def crossover_table() -> Table:
     """Where small-message algorithms lose to the ring, whole and in the best number of segments."""
     alpha_b = LINK.alpha * LINK.bandwidth
     rows = []
-    for name, segments in (("recursive_doubling", 1), ("tree", 1), ("tree", None), ("double_tree", 1), ("double_tree", None)):
+    for name, segments in (
+        ("recursive_doubling", 1),
+        ("tree", 1),
+        ("tree", None),
+        ("double_tree", 1),
+        ("double_tree", None),
+    ):
         sizes = [crossover("all_reduce", name, "ring", n, LINK, segments=segments) for n in (8, 64, 512)]
         kind = "best number" if segments is None else "one"
-        rows.append((name.replace("_", " "), kind, *(f"{digits(s / alpha_b)} αB = {format_bytes(s)}" for s in sizes)))
+        rows.append(
+            (name.replace("_", " "), kind, *(f"{digits(s / alpha_b)} αB = {format_bytes(s)}" for s in sizes))
+        )
     return table(("cheaper than the ring up to", "segments", "N = 8", "N = 64", "N = 512"), rows)
 
 
@@ -172,7 +201,8 @@ def broadcast_table(n=64) -> Table:
         "binomial tree": lambda s: collective_cost("broadcast", "tree", s, n, LINK, segments=1).seconds,
         "pipelined chain": lambda s: collective_cost("broadcast", "ring", s, n, LINK).seconds,
         "scatter + all-gather": lambda s: sum(
-            collective_cost(op, how, s, n, LINK).seconds for op, how in (("scatter", "tree"), ("all_gather", "ring"))
+            collective_cost(op, how, s, n, LINK).seconds
+            for op, how in (("scatter", "tree"), ("all_gather", "ring"))
         ),
     }
     rows = []

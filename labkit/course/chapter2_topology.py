@@ -1,4 +1,4 @@
-"""Section 2.4 as tables: rings over ports, flat against hierarchical, placement, and crossing the node boundary."""
+"""Section 2.4 as tables: rings over ports, flat or hierarchical, placement, crossing the node boundary."""
 
 from dataclasses import replace
 
@@ -29,7 +29,10 @@ def layer(micro_batch=4) -> Workload:
 
 
 def layer_seconds(machine: Cluster, degree: int, ports, rate, micro_batch=4):
-    """Seconds of one layer's four AllReduces at this degree: in one node, and over two with ``ports`` of ``rate`` each."""
+    """Seconds of one layer's four AllReduces at this degree: in one node, and over two.
+
+    Over two, each node has ``ports`` ports of ``rate`` bytes/s.
+    """
     work = layer(micro_batch)
     inside = tensor_layer(work, degree, machine.intra)
     return inside, tensor_layer(work, degree, host_link(machine, degree // 2, ports, rate))
@@ -38,7 +41,9 @@ def layer_seconds(machine: Cluster, degree: int, ports, rate, micro_batch=4):
 def alps_like(nics: int, nodes=2) -> Cluster:
     """Nodes of 4 H100 with ``nics`` ports of 200 Gb/s."""
     h100 = cluster("h100")
-    return Cluster(f"4 GPUs, {nics} ports", h100.gpu, nodes, 4, Link(1.1 * us, 450 * GB), Link(5 * us, 25 * GB), nics)
+    return Cluster(
+        f"4 GPUs, {nics} ports", h100.gpu, nodes, 4, Link(1.1 * us, 450 * GB), Link(5 * us, 25 * GB), nics
+    )
 
 
 def rings_table(size=4 * GB) -> Table:
@@ -46,11 +51,28 @@ def rings_table(size=4 * GB) -> Table:
     rows = []
     for nics in (1, 2, 4):
         seconds = collective_cost("all_reduce", "ring", size, 8, alps_like(nics)).seconds
-        rows.append((f"2 x 4 GPUs, all 8 in one group, {nics} x 25 GB/s", format_bytes(size), format_time(seconds), _bus(size, 8, seconds)))
+        rows.append(
+            (
+                f"2 x 4 GPUs, all 8 in one group, {nics} x 25 GB/s",
+                format_bytes(size),
+                format_time(seconds),
+                _bus(size, 8, seconds),
+            )
+        )
     dgx = rated(cluster("a100", nodes=4))
-    for name, machine in (("its share, 1/8 of the ports", dgx.group(1)), ("all ports to itself", replace(dgx.group(1), nics_per_node=8))):
+    for name, machine in (
+        ("its share, 1/8 of the ports", dgx.group(1)),
+        ("all ports to itself", replace(dgx.group(1), nics_per_node=8)),
+    ):
         seconds = collective_cost("all_reduce", "ring", SHARD, 4, machine).seconds
-        rows.append((f"4 x 8 GPUs, one of 8 data-parallel groups: {name}", format_bytes(SHARD), format_time(seconds), _bus(SHARD, 4, seconds)))
+        rows.append(
+            (
+                f"4 x 8 GPUs, one of 8 data-parallel groups: {name}",
+                format_bytes(SHARD),
+                format_time(seconds),
+                _bus(SHARD, 4, seconds),
+            )
+        )
     return table(("group", "size", "time", "busbw"), rows)
 
 
@@ -60,34 +82,49 @@ def _bus(size, n, seconds) -> str:
 
 def rated(machine: Cluster) -> Cluster:
     """The cluster at its vendors' figures instead of those reached in practice."""
-    at_best = {name: replace(link, bandwidth=link.rated) for name, link in (("intra", machine.intra), ("inter", machine.inter))}
+    at_best = {
+        name: replace(link, bandwidth=link.rated)
+        for name, link in (("intra", machine.intra), ("inter", machine.inter))
+    }
     return replace(machine, **at_best)
 
 
 def hierarchy_table(sizes=(256e3, 16e6, 1e9)) -> Table:
-    """Flat rings against the hierarchical AllReduce, with all ports and with one, over 2 and 8 nodes of preset a100."""
+    """Flat rings against the hierarchical AllReduce, with all ports and one, on 2 and 8 preset a100 nodes."""
     rows = []
     for nodes in (2, 8):
         for ports in (8, 1):
             machine = replace(cluster("a100", nodes), nics_per_node=ports)
             for size in sizes:
                 flat, levels = (
-                    collective_cost("all_reduce", how, size, 8 * nodes, machine).seconds for how in ("ring", "hierarchical")
+                    collective_cost("all_reduce", how, size, 8 * nodes, machine).seconds
+                    for how in ("ring", "hierarchical")
                 )
                 winner = "flat ring" if flat < levels else "hierarchical"
-                rows.append((str(8 * nodes), str(ports), format_bytes(size), format_time(flat), format_time(levels), winner))
+                rows.append(
+                    (
+                        str(8 * nodes),
+                        str(ports),
+                        format_bytes(size),
+                        format_time(flat),
+                        format_time(levels),
+                        winner,
+                    )
+                )
     return table(("ranks", "ports per node", "S", "flat ring", "hierarchical", "cheaper"), rows)
 
 
 def one_node_against_many(size=GB) -> dict[str, float]:
-    """busbw of the same AllReduce in one node of preset a100, and over four with one port and with eight (claim 2.3-d)."""
+    """busbw of one AllReduce in one node of preset a100, and over four with one and eight ports (2.3-d)."""
     machines = {
         "one node": cluster("a100"),
         "four nodes, one port each": replace(cluster("a100", 4), nics_per_node=1),
         "four nodes, eight ports each": cluster("a100", 4),
     }
     return {
-        name: busbw("all_reduce", m.n_gpus, size / collective_cost("all_reduce", "ring", size, m.n_gpus, m).seconds)
+        name: busbw(
+            "all_reduce", m.n_gpus, size / collective_cost("all_reduce", "ring", size, m.n_gpus, m).seconds
+        )
         for name, m in machines.items()
     }
 
@@ -99,9 +136,18 @@ def placement_rows() -> list[PlacementRow]:
 
 
 def placement_table() -> Table:
-    """Collectives per step, bytes, and the link each strategy needs to stay under a tenth of the step's compute."""
+    """Collectives per step, bytes, and the link each strategy needs to stay under a tenth of the compute."""
     return table(
-        ("strategy", "per step", "bytes each", "needs at least", "and a latency under", "share inside", "share across", "under 10 % on"),
+        (
+            "strategy",
+            "per step",
+            "bytes each",
+            "needs at least",
+            "and a latency under",
+            "share inside",
+            "share across",
+            "under 10 % on",
+        ),
         (
             (
                 row.strategy,
@@ -111,7 +157,9 @@ def placement_table() -> Table:
                 format_time(row.latency_budget),
                 format_share(row.share_inside),
                 format_share(row.share_across),
-                {"across": "either side", "inside": "the inside only"}.get(row.placement, "neither: inside is the lesser evil"),
+                {"across": "either side", "inside": "the inside only"}.get(
+                    row.placement, "neither: inside is the lesser evil"
+                ),
             )
             for row in placement_rows()
         ),
@@ -119,9 +167,14 @@ def placement_table() -> Table:
 
 
 def crossing_setting() -> tuple[Workload, Cluster, Cluster]:
-    """The setting of claim 2.4-e: half of peak, 4 µs a message inside a node and 7 µs across; 235 and 367 GB/s inside."""
+    """The setting of claim 2.4-e: one layer, and nodes with a slow and with a fast card.
+
+    Both reach half of peak, with 4 µs a message inside a node and 7 µs across; 235 and 367 GB/s inside.
+    """
     base = cluster("a100")
-    slow = replace(base, gpu=_half_of_peak(base.gpu, 312e12), intra=Link(4 * us, 235 * GB), inter=Link(7 * us, 25 * GB))
+    slow = replace(
+        base, gpu=_half_of_peak(base.gpu, 312e12), intra=Link(4 * us, 235 * GB), inter=Link(7 * us, 25 * GB)
+    )
     fast = replace(slow, gpu=_half_of_peak(base.gpu, 989e12), intra=Link(4 * us, 367 * GB))
     return layer(), slow, fast
 
@@ -131,12 +184,21 @@ def _half_of_peak(gpu: Gpu, peak: float) -> Gpu:
 
 
 def crossing_table() -> Table:
-    """Cost per sample and card of TP 16 over two nodes against TP 8 in one, by ports; and the rate at which it is 3x."""
+    """Cost per sample and card of TP 16 over two nodes against TP 8 in one, by ports; and the rate for 3x."""
     work, slow, fast = crossing_setting()
     rows = []
-    for name, machine in (("312 TFLOP/s card, 235 GB/s inside", slow), ("989 TFLOP/s card, 367 GB/s inside", fast)):
+    for name, machine in (
+        ("312 TFLOP/s card, 235 GB/s inside", slow),
+        ("989 TFLOP/s card, 367 GB/s inside", fast),
+    ):
         for ports, rate in ((1, 12.5), (1, 25), (1, 50), (8, 25), (8, 50)):
-            rows.append((name, f"{ports} x {digits(rate)} GB/s", f"{crossing_cost(work, machine, ports, rate * GB):.1f}x"))
+            rows.append(
+                (
+                    name,
+                    f"{ports} x {digits(rate)} GB/s",
+                    f"{crossing_cost(work, machine, ports, rate * GB):.1f}x",
+                )
+            )
         three = rate_for_crossing_cost(work, machine, np.array(3.0))
         rows.append((name, f"{format_rate(float(three))} in all", "3.0x, solved for"))
     return table(("card", "ports per node", "cost per sample and card"), rows)

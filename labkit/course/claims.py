@@ -1,7 +1,8 @@
 """The guide's claims: one function per id computes what the guide asserts; nothing here is a result typed in.
 
-``guide_claims("2.2")`` is the table that closes a section of a notebook; ``write()`` makes ``data/guide_claims.csv`` of all.
-The functions stand in ``claims_*.py``, one file per part of the guide, and register themselves with ``@claim``.
+``guide_claims("2.2")`` is the table that closes a section of a notebook; ``write()`` makes
+``data/guide_claims.csv`` of all. The functions stand in ``claims_*.py``, one file per part of the guide, and
+register themselves with ``@claim``.
 """
 
 import csv
@@ -60,7 +61,9 @@ def claim(id: str, text: str, guide: str, unit: str = "", verdict: str = "holds"
     ``why``: one sentence, required unless the claim simply holds.
     """
     if verdict not in VERDICTS or id in _REGISTER or (verdict != "holds" and not why):
-        raise ValueError(f"claim {id}: verdict {verdict!r} must be one of {VERDICTS}, with a reason unless it holds, once")
+        raise ValueError(
+            f"claim {id}: verdict {verdict!r} must be one of {VERDICTS}, with a reason unless it holds, once"
+        )
 
     def register(function):
         _REGISTER[id] = Claim(id, text, guide, unit, verdict, why, function)
@@ -94,7 +97,14 @@ def guide_claims(section: str) -> Table:
     return table(
         ("id", "the guide's claim", "guide", "computed here", "verdict", "why"),
         (
-            (r["id"], r["claim"], r["guide_value"], f"{r['labkit_value']} {r['unit']}".strip(), marks[r["verdict"]], r["why"])
+            (
+                r["id"],
+                r["claim"],
+                r["guide_value"],
+                f"{r['labkit_value']} {r['unit']}".strip(),
+                marks[r["verdict"]],
+                r["why"],
+            )
             for r in found
         ),
     )

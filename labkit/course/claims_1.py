@@ -1,7 +1,5 @@
 """Chapter 1's claims: why scaling efficiency collapses."""
 
-import numpy as np
-
 from labkit.collectives.scaling import Setting, scaling
 from labkit.course import chapter1
 from labkit.course.claims import claim
@@ -12,7 +10,7 @@ from labkit.units import format_bytes, format_share, format_time
 
 
 def _guide_preset(**changes) -> tuple[Cluster, Setting]:
-    """The setting of claim 1-e, as given there: 20 GB, 250 GB/s inside, one 25 GB/s port, 2.0 s compute at 8 cards."""
+    """The setting of claim 1-e: 20 GB, 250 GB/s inside, one 25 GB/s port, 2.0 s compute at 8 cards."""
     gpu = cluster("a100").gpu
     machine = Cluster("one 25 GB/s port", gpu, 1, 8, Link(10e-6, 250e9), Link(10e-6, 25e9), 1)
     return machine, Setting(gradient=20e9, compute=2.0, **changes)
@@ -23,15 +21,15 @@ def _guide_preset(**changes) -> tuple[Cluster, Setting]:
     "A ~10 B job 百亿参数: fine on 8 cards, poor at 32, flat at 64",
     guide="32 cards rise by less than half over 8; 64 stand still or fall",
     verdict="approximately",
-    why="true under strong scaling on a measured cluster for small batches; the batch up to which it is true is solved for, "
-    "and 64 cards stand still rather than fall",
+    why="true under strong scaling on a measured cluster for small batches; the batch up to which it is "
+    "true is solved for, and 64 cards stand still rather than fall",
 )
 def story():
     rows = chapter1.story([8, 32, 64])
     limit = chapter1.largest_true_batch()
     return (
-        f"throughput 1 / {rows.throughput[1]:.2f} / {rows.throughput[2]:.2f} at 8 / 32 / 64; under 1.5 at 32 for batches "
-        f"up to {limit:,.0f} tokens"
+        f"throughput 1 / {rows.throughput[1]:.2f} / {rows.throughput[2]:.2f} at 8 / 32 / 64; under 1.5 at "
+        f"32 for batches up to {limit:,.0f} tokens"
     )
 
 
@@ -58,7 +56,10 @@ def decomposition():
 )
 def pegged():
     rows = chapter1.story([64])
-    return f"at 64 ranks: link busy {format_share(rows.link_share[0])}, computing {format_share(rows.compute_share[0])} of the step"
+    return (
+        f"at 64 ranks: link busy {format_share(rows.link_share[0])}, computing "
+        f"{format_share(rows.compute_share[0])} of the step"
+    )
 
 
 @claim(
@@ -76,8 +77,8 @@ def strict_reading():
     "64 cards stand still or fall 原地踏步甚至回退, though weak scaling 弱扩展 is the test to use",
     guide="thr(64) <= thr(32)",
     verdict="corrected",
-    why="a flat ring cannot do this under weak scaling (its bytes per rank grow by 1.6 %): it takes strong scaling, less "
-    "bandwidth at 64 than at 32, or a latency-bound ring",
+    why="a flat ring cannot do this under weak scaling (its bytes per rank grow by 1.6 %): it takes strong "
+    "scaling, less bandwidth at 64 than at 32, or a latency-bound ring",
 )
 def falling():
     machine, strong = _guide_preset()
@@ -108,8 +109,8 @@ def _taper_for_no_gain(compute: float) -> float:
     "The single-card figure looks fine 单卡吞吐看着挺漂亮",
     guide="a single-card throughput of a 10 B job",
     verdict="corrected",
-    why="by the guide's own 16 bytes per parameter the states do not fit one 80 GB card: the baseline is the smallest "
-    "configuration that runs",
+    why="by the guide's own 16 bytes per parameter the states do not fit one 80 GB card: the baseline is "
+    "the smallest configuration that runs",
 )
 def no_single_card():
     alone = state_bytes(chapter1.PARAMETERS)
@@ -122,8 +123,8 @@ def no_single_card():
     "Doubling the cards doubles the parties: latency and contention worsen together 同时恶化",
     guide="communication grows with N",
     verdict="approximately",
-    why="ring bytes per rank stay below 2S, as the guide's 2.2 says; latency grows with N, contention only on an "
-    "oversubscribed network",
+    why="ring bytes per rank stay below 2S, as the guide's 2.2 says; latency grows with N, contention only "
+    "on an oversubscribed network",
 )
 def what_grew():
     ranks = [8, 16, 32, 64, 128]
@@ -164,7 +165,10 @@ def one_bill():
     guide="MB and ms throughout; three kinds of reader",
 )
 def conventions():
-    return f"{format_bytes(83_886_080)}, {format_time(0.0017)}; every live figure prints its setting as one line of code"
+    return (
+        f"{format_bytes(83_886_080)}, {format_time(0.0017)}; every live figure prints its setting as one "
+        "line of code"
+    )
 
 
 @claim(
@@ -172,9 +176,12 @@ def conventions():
     "No error, memory not full, CPU idle, network pegged 一直跑满",
     guide="the symptom list",
     verdict="approximately",
-    why="'GPU utilisation' as usually reported counts waiting communication kernels as busy, so the figure plots the "
-    "compute-busy share",
+    why="'GPU utilisation' as usually reported counts waiting communication kernels as busy, so the figure "
+    "plots the compute-busy share",
 )
 def symptoms():
     rows = chapter1.story([32])
-    return f"at 32 ranks a utilisation counter reads 100 %, the compute-busy share is {format_share(rows.compute_share[0])}"
+    return (
+        "at 32 ranks a utilisation counter reads 100 %, the compute-busy share is "
+        f"{format_share(rows.compute_share[0])}"
+    )

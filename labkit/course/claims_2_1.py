@@ -23,7 +23,10 @@ def broadcast():
 @claim("2.1-b", "Each primitive has one training action 训练动作", guide="one action each")
 def actions():
     operations = {row[0] for row in chapter2.USES}
-    return f"{len(chapter2.USES)} uses of {len(operations)} operations, each with the section that comes back to it"
+    return (
+        f"{len(chapter2.USES)} uses of {len(operations)} operations, "
+        "each with the section that comes back to it"
+    )
 
 
 @claim("2.1-c", "AllReduce = ReduceScatter + AllGather 等价关系", guide="equal")
@@ -38,7 +41,10 @@ def sharding_is_free():
     found = chapter2.halves()
     same = "equals" if found["same update"] else "differs from"
     extra = found["two halves bytes"] - found["all_reduce bytes"]
-    return f"update on shards {same} the update on the full sum; {extra:.0f} extra bytes for one synchronisation per step"
+    return (
+        f"update on shards {same} the update on the full sum; {extra:.0f} extra bytes for one "
+        "synchronisation per step"
+    )
 
 
 @claim(
@@ -46,7 +52,8 @@ def sharding_is_free():
     "Six primitives 六个基本原语",
     guide="6",
     verdict="approximately",
-    why="five are described, then three variants; Send/Recv, without which a pipeline cannot run, and Barrier are missing: ten",
+    why="five are described, then three variants; Send/Recv, without which a pipeline cannot run, and "
+    "Barrier are missing: ten",
 )
 def ten():
     for op, how in chapter2.TEN:
@@ -59,15 +66,16 @@ def ten():
     "Broadcast usually runs as a tree 实现上一般走树",
     guide="tree",
     verdict="corrected",
-    why="the tree's root sends S log2 N times, right for small messages only: large ones go down a pipelined chain or by "
-    "scatter + all-gather; NCCL itself has only the ring for Broadcast and Reduce",
+    why="the tree's root sends S log2 N times, right for small messages only: large ones go down a "
+    "pipelined chain or by scatter + all-gather; NCCL itself has only the ring for Broadcast and Reduce",
 )
 def three_broadcasts():
     rows = {row[0]: row[1:4] for row in chapter2.broadcast_table().rows}
     first, second = chapter2.broadcast_crossovers()
     return (
-        f"N = 64, tree / chain / scatter + all-gather: 10 kB {' / '.join(rows['10 kB'])}; 1 GB {' / '.join(rows['1 GB'])}; the tree "
-        f"loses at {format_bytes(first)}, the chain wins from {format_bytes(second)}"
+        f"N = 64, tree / chain / scatter + all-gather: 10 kB {' / '.join(rows['10 kB'])}; 1 GB "
+        f"{' / '.join(rows['1 GB'])}; the tree loses at {format_bytes(first)}, the chain wins from "
+        f"{format_bytes(second)}"
     )
 
 
@@ -76,18 +84,30 @@ def three_broadcasts():
     "Nearly all fast implementations split AllReduce in two 几乎所有高性能实现内部都是这么干的",
     guide="nearly all",
     verdict="approximately",
-    why="true for ring, halving-doubling and hierarchical; not for recursive doubling, trees, one-shot and in-switch reduction",
+    why="true for ring, halving-doubling and hierarchical; not for recursive doubling, trees, one-shot and "
+    "in-switch reduction",
 )
 def which_split():
-    names = (("ring", "yes"), ("halving_doubling", "yes"), ("recursive_doubling", "no"), ("tree", "no"), ("double_tree", "no"))
-    return "N = 8: " + ", ".join(f"{how} {split} ({chapter2.volume_row('all_reduce', how, 8)})" for how, split in names)
+    names = (
+        ("ring", "yes"),
+        ("halving_doubling", "yes"),
+        ("recursive_doubling", "no"),
+        ("tree", "no"),
+        ("double_tree", "no"),
+    )
+    return "N = 8: " + ", ".join(
+        f"{how} {split} ({chapter2.volume_row('all_reduce', how, 8)})" for how, split in names
+    )
 
 
 @claim("2.1-h", "Some layout changes use AllToAll 布局转换", guide="used by tensor-parallel layouts")
 def layout():
     there, again, share = chapter2.layout_change()
     words = "equal" if there and again else "not equal"
-    return f"sequence shards to head shards and back: {words} to the unsharded arrays; {digits(share)} S each way on 4 ranks"
+    return (
+        f"sequence shards to head shards and back: {words} to the unsharded arrays; {digits(share)} S each "
+        "way on 4 ranks"
+    )
 
 
 @claim("2.1-i", "Reduce for metrics 把所有卡的 loss 汇总到一张卡打印", guide="loss on one rank")
@@ -101,13 +121,16 @@ def metrics():
     "Traffic is what one rank sends 每卡通信量",
     guide="per-rank traffic",
     verdict="corrected",
-    why="undefined for rooted operations: a Reduce root sends nothing and receives; here it is the busiest rank's larger direction",
+    why="undefined for rooted operations: a Reduce root sends nothing and receives; here it is the busiest "
+    "rank's larger direction",
 )
 def busiest_rank():
     parts = []
     for op, how in (("reduce", "tree"), ("scatter", "linear"), ("all_reduce", "ring")):
         run = replay(trace(op, how, 8), 8 * MB, LINK)
-        parts.append(f"{op} {how}: {format_bytes(run.least)} / {format_bytes(run.mean)} / {format_bytes(run.busiest)}")
+        parts.append(
+            f"{op} {how}: {format_bytes(run.least)} / {format_bytes(run.mean)} / {format_bytes(run.busiest)}"
+        )
     return "8 MB on 8 ranks, least / mean / busiest: " + "; ".join(parts)
 
 

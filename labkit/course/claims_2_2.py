@@ -47,7 +47,8 @@ def small_messages():
     alpha_b = LINK.alpha * LINK.bandwidth
     tree, doubling = _units("tree", "ring"), _units("recursive_doubling", "ring")
     return "; ".join(
-        f"N = {n}: tree {format_bytes(tree[n] * alpha_b)}, recursive doubling {format_bytes(doubling[n] * alpha_b)}"
+        f"N = {n}: tree {format_bytes(tree[n] * alpha_b)}, recursive doubling "
+        f"{format_bytes(doubling[n] * alpha_b)}"
         for n in (8, 64)
     )
 
@@ -58,8 +59,15 @@ def small_messages():
     guide="S(N-1)/N; S",
 )
 def other_volumes():
-    pairs = (("all_gather", "ring"), ("reduce_scatter", "ring"), ("all_to_all", "pairwise"), ("broadcast", "ring"))
-    return ", ".join(f"{op} {replay(trace(op, how, 8), 8 * 512, LINK).busiest / (8 * 512):.4g} S" for op, how in pairs)
+    pairs = (
+        ("all_gather", "ring"),
+        ("reduce_scatter", "ring"),
+        ("all_to_all", "pairwise"),
+        ("broadcast", "ring"),
+    )
+    return ", ".join(
+        f"{op} {replay(trace(op, how, 8), 8 * 512, LINK).busiest / (8 * 512):.4g} S" for op, how in pairs
+    )
 
 
 @claim(
@@ -67,11 +75,15 @@ def other_volumes():
     "Every step is a full network round trip 一次完整的网络往返握手",
     guide="a round trip per step",
     verdict="corrected",
-    why="a step is one dependent one-way message: alpha is one-way and enters 2(N-1) times; a round trip would double it",
+    why="a step is one dependent one-way message: alpha is one-way and enters 2(N-1) times; a round trip "
+    "would double it",
 )
 def one_way():
     right = collective_cost("all_reduce", "ring", 0.0, 8, LINK).seconds
-    return f"latency at N = 8, 5 µs one way: {format_time(right)}; with round trips it would be {format_time(2 * right)}"
+    return (
+        f"latency at N = 8, 5 µs one way: {format_time(right)}; with round trips it would be "
+        f"{format_time(2 * right)}"
+    )
 
 
 @claim(
@@ -79,7 +91,8 @@ def one_way():
     "Each card sends and receives at most twice the data 最多是数据本身的两倍",
     guide="2S",
     verdict="approximately",
-    why="less than 2S sent and less than 2S received: a port counter that adds both directions reads up to 4S",
+    why="less than 2S sent and less than 2S received: a port counter that adds both "
+    "directions reads up to 4S",
 )
 def both_directions():
     run = replay(trace("all_reduce", "ring", 8), 8 * 512, LINK)
@@ -92,7 +105,8 @@ def both_directions():
     "2S(N-1)/N holds for every N and S 整除与否",
     guide="exact",
     verdict="corrected",
-    why="only the total 2S(N-1) and the mean are exact; where N does not divide S single ranks differ by up to two chunk units",
+    why="only the total 2S(N-1) and the mean are exact; where N does not divide S single ranks differ by up "
+    "to two chunk units",
 )
 def uneven():
     first = replay(trace("all_reduce", "ring", 4), 10, LINK).sent
@@ -108,18 +122,23 @@ def uneven():
     "Libraries switch at hundreds of KB to a few MB 自动切换算法",
     guide="one threshold",
     verdict="approximately",
-    why="the crossover grows with N and leaves that range beyond about 64 ranks; libraries take the cheapest of algorithm x "
-    "protocol for each size, not one threshold",
+    why="the crossover grows with N and leaves that range beyond about 64 ranks; libraries take the "
+    "cheapest of algorithm x protocol for each size, not one threshold",
 )
 def crossover_grows():
     doubling, tree = _units("recursive_doubling", "ring"), _units("tree", "ring")
     return (
-        f"in units of αB at N = 8, 64, 512: recursive doubling {', '.join(f'{v:.3g}' for v in doubling.values())}; tree "
+        "in units of αB at N = 8, 64, 512: recursive doubling "
+        f"{', '.join(f'{v:.3g}' for v in doubling.values())}; tree "
         f"{', '.join(f'{v:.3g}' for v in tree.values())}"
     )
 
 
-@claim("2.2-j", "For a few hundred KB of metrics 2(N-1)α dominates 延迟主导", guide="ring slower than log N steps")
+@claim(
+    "2.2-j",
+    "For a few hundred KB of metrics 2(N-1)α dominates 延迟主导",
+    guide="ring slower than log N steps",
+)
 def metrics():
     link, size = Link(10 * us, 50e9), 256e3
     parts = []
@@ -134,8 +153,9 @@ def metrics():
 # Which term of T = alpha + S/B explains a row of this table: judged row by row, counted by 2.2-k.
 ALPHA = {"1-g", "2.1-f", "2.2-d", "2.2-f", "2.2-i", "2.2-j", "2.4-d", "2.4-g", "2.4-h", "5.1-a"}
 BANDWIDTH = {
-    "1-a", "1-b", "1-c", "1-d", "1-e", "1-i", "2.1-c", "2.1-d", "2.1-h", "2.1-j", "2.2-b", "2.2-c", "2.2-e", "2.2-g", "2.2-h", "2.3-a",
-    "2.3-b", "2.3-c", "2.3-d", "2.3-e", "2.3-f", "2.3-h", "2.3-l", "2.4-a", "2.4-b", "2.4-e", "2.4-f",
+    "1-a", "1-b", "1-c", "1-d", "1-e", "1-i", "2.1-c", "2.1-d", "2.1-h", "2.1-j",
+    "2.2-b", "2.2-c", "2.2-e", "2.2-g", "2.2-h", "2.3-a", "2.3-b",
+    "2.3-c", "2.3-d", "2.3-e", "2.3-f", "2.3-h", "2.3-l", "2.4-a", "2.4-b", "2.4-e", "2.4-f",
 }  # fmt: skip
 BOTH = {"2.1-a", "2.2-a", "2.2-l", "2.3-g", "2.3-i", "2.3-k", "2.4-c"}
 
@@ -145,14 +165,18 @@ BOTH = {"2.1-a", "2.2-a", "2.2-l", "2.3-g", "2.3-i", "2.3-k", "2.4-c"}
     "This one formula explains 80 % of what follows 能解释后面 80% 的性能现象",
     guide="80 %",
     verdict="approximately",
-    why="not measurable; counted instead over the claims computed so far: explained by α, by B, by both, or by neither",
+    why="not measurable; counted instead over the claims computed so far: explained by α, by B, by both, or "
+    "by neither",
 )
 def eighty_percent():
     ids = set(all_claims())
     counts = {"α": len(ids & ALPHA), "B": len(ids & BANDWIDTH), "both": len(ids & BOTH)}
     explained = sum(counts.values())
     named = ", ".join(f"{name} {count}" for name, count in counts.items())
-    return f"{named}, neither {len(ids) - explained} of {len(ids)} claims: {format_share(explained / len(ids))} explained"
+    return (
+        f"{named}, neither {len(ids) - explained} of {len(ids)} claims: "
+        f"{format_share(explained / len(ids))} explained"
+    )
 
 
 @claim(
@@ -160,17 +184,20 @@ def eighty_percent():
     "AllToAll costs S(N-1)/N like AllGather 全交换",
     guide="the same bytes",
     verdict="approximately",
-    why="equal bytes, not equal time: N-1 distinct peers, and (N-g)/N of S leaves the node where a ring has one outgoing hop",
+    why="equal bytes, not equal time: N-1 distinct peers, and (N-g)/N of S leaves the node where a ring has "
+    "one outgoing hop",
 )
 def all_to_all_time():
     parts = []
     for nodes in (2, 8):
         machine, n = cluster("a100", nodes), 8 * nodes
         gather, exchange = (
-            collective_cost(op, how, 1e9, n, machine).seconds for op, how in (("all_gather", "ring"), ("all_to_all", "pairwise"))
+            collective_cost(op, how, 1e9, n, machine).seconds
+            for op, how in (("all_gather", "ring"), ("all_to_all", "pairwise"))
         )
         leaves = (n - machine.domain) / n
         parts.append(
-            f"N = {n}: all_gather {format_time(gather)}, all_to_all {format_time(exchange)}, {format_share(leaves)} of S leaves"
+            f"N = {n}: all_gather {format_time(gather)}, all_to_all {format_time(exchange)}, "
+            f"{format_share(leaves)} of S leaves"
         )
     return "1 GB on preset a100: " + "; ".join(parts)

@@ -2,10 +2,9 @@
 
 import numpy as np
 
-from labkit.collectives import collective_cost
 from labkit.course import chapter2_topology as topology
 from labkit.course.claims import claim
-from labkit.planner.placement import crossing_cost, rate_for_crossing_cost, tensor_layer
+from labkit.planner.placement import crossing_cost, rate_for_crossing_cost
 from labkit.planner.traffic import Workload, data_parallel, sharded
 from labkit.presets import cluster
 from labkit.strategies.pipeline import gpipe, one_f_one_b, peak_in_flight, simulate
@@ -21,8 +20,8 @@ from labkit.units import GB, format_bytes, format_rate, format_share, format_tim
 )
 def cliff():
     return "; ".join(
-        f"{name}: memory {format_rate(m.gpu.memory_bandwidth)}, inside {format_rate(m.intra.bandwidth)}, one port "
-        f"{format_rate(m.inter.bandwidth)}"
+        f"{name}: memory {format_rate(m.gpu.memory_bandwidth)}, inside {format_rate(m.intra.bandwidth)}, "
+        f"one port {format_rate(m.inter.bandwidth)}"
         for name, m in ((name, cluster(name)) for name in ("a100", "h100", "b200"))
     )
 
@@ -32,8 +31,8 @@ def cliff():
     "Tensor parallelism inside a node 张量并行不出单机; across nodes a step takes about 3x",
     guide="about 3x",
     verdict="approximately",
-    why="here the communication of one layer on both sides of the boundary (the step follows in chapter 3): the ratio is set "
-    "by the ports per node",
+    why="here the communication of one layer on both sides of the boundary (the step follows in chapter 3): "
+    "the ratio is set by the ports per node",
 )
 def one_layer():
     parts = []
@@ -48,12 +47,13 @@ def one_layer():
     "Tensor inside the node, data across, pipeline across 三条放置规则",
     guide="three placement rules",
     verdict="approximately",
-    why="data and pipeline parallelism stay under a tenth of the step across nodes; tensor parallelism stays inside because "
-    "outside it multiplies the step, though even inside it takes more than a tenth",
+    why="data and pipeline parallelism stay under a tenth of the step across nodes; tensor parallelism "
+    "stays inside because outside it multiplies the step, though even inside it takes more than a tenth",
 )
 def placement_rules():
     return "; ".join(
-        f"{row.strategy}: {format_share(row.share_inside)} of the step inside, {format_share(row.share_across)} across"
+        f"{row.strategy}: {format_share(row.share_inside)} of the step inside, "
+        f"{format_share(row.share_across)} across"
         for row in topology.placement_rows()
     )
 
@@ -63,8 +63,8 @@ def placement_rules():
     "Data parallelism communicates once per step 每一步只通信一次",
     guide="one communication",
     verdict="corrected",
-    why="one logical synchronisation is many collectives, m times that if accumulation does not defer it, and 3 per layer "
-    "per micro-batch in stage 3",
+    why="one logical synchronisation is many collectives, m times that if accumulation does not defer it, "
+    "and 3 per layer per micro-batch in stage 3",
 )
 def how_often():
     work = Workload(parameters=7e9, layers=32, hidden=4096, sequence=2048, micro_batch=1, micro_batches=16)
@@ -82,13 +82,19 @@ def how_often():
     "Crossing nodes triples the step 单步时间直接翻三倍",
     guide="3x",
     verdict="approximately",
-    why="set by ports per node and by the card's speed; the bandwidth per node at which it is 3x is solved for",
+    why="set by ports per node and by the card's speed; the bandwidth per node at which it is "
+    "3x is solved for",
 )
 def crossing():
     work, slow, fast = topology.crossing_setting()
     ports = ((1, 12.5), (1, 25), (1, 50), (8, 25))
-    a100 = ", ".join(f"{crossing_cost(work, slow, n, rate * GB):.1f}x with {n} x {rate:g}" for n, rate in ports)
-    h100 = ", ".join(f"{crossing_cost(work, fast, n, rate * GB):.1f}x with {n} x {rate:g}" for n, rate in ((1, 25), (8, 50)))
+    a100 = ", ".join(
+        f"{crossing_cost(work, slow, n, rate * GB):.1f}x with {n} x {rate:g}" for n, rate in ports
+    )
+    h100 = ", ".join(
+        f"{crossing_cost(work, fast, n, rate * GB):.1f}x with {n} x {rate:g}"
+        for n, rate in ((1, 25), (8, 50))
+    )
     three = format_rate(float(rate_for_crossing_cost(work, slow, 3.0)))
     return f"A100-class: {a100} GB/s; 989 TFLOP/s card: {h100} GB/s; 3x at {three} per node (A100-class)"
 
@@ -101,10 +107,14 @@ def crossing():
     why="dated: the boundary is the fast-link domain, today up to 72 cards over many hosts",
 )
 def domain():
-    return ", ".join(f"{name}: {cluster(name).gpus_per_node} per host, domain {cluster(name).domain}" for name in ("h100", "gb200-nvl72"))
+    return ", ".join(
+        f"{name}: {cluster(name).gpus_per_node} per host, domain {cluster(name).domain}"
+        for name in ("h100", "gb200-nvl72")
+    )
 
 
-# NCCL's own per-hop constants for its ring, microseconds, by protocol (LL, LL128, Simple): src/graph/tuning.cc, hwLat.
+# NCCL's own per-hop constants for its ring, microseconds, by protocol (LL, LL128, Simple);
+# source: src/graph/tuning.cc, hwLat.
 NCCL_RING_HOP_US = {"inside": (0.6, 1.9, 3.4), "across": (2.7, 4.0, 14.0)}
 
 
@@ -119,8 +129,8 @@ def latency_ratio():
     ratios = np.array(NCCL_RING_HOP_US["across"]) / np.array(NCCL_RING_HOP_US["inside"])
     preset = cluster("h100")
     return (
-        f"NCCL's constants: {', '.join(f'{r:.1f}x' for r in ratios)} (LL, LL128, Simple); fitted on preset h100: "
-        f"{preset.inter.alpha / preset.intra.alpha:.1f}x"
+        f"NCCL's constants: {', '.join(f'{r:.1f}x' for r in ratios)} (LL, LL128, Simple); fitted on preset "
+        f"h100: {preset.inter.alpha / preset.intra.alpha:.1f}x"
     )
 
 
@@ -129,8 +139,9 @@ def latency_ratio():
     "Pipeline transfers 流水线传输 need careful scheduling to be hidden",
     guide="hidden by scheduling micro-batches",
     verdict="approximately",
-    why="plain 1F1B does not hide them; all-forward-then-backward or a doubled warm-up pays the fill and drain only, the "
-    "latter with 7 instead of 4 micro-batches in flight and while the transfer is under half of forward + backward",
+    why="plain 1F1B does not hide them; all-forward-then-backward or a doubled warm-up pays the fill and "
+    "drain only, the latter with 7 instead of 4 micro-batches in flight and while the transfer is under "
+    "half of forward + backward",
 )
 def pipeline_transfer():
     forward, backward, c = 1.0, 2.0, 0.01
@@ -142,7 +153,8 @@ def pipeline_transfer():
     doubled, all_first = one_f_one_b(4, 16, warmup=2), gpipe(4, 16)
     transfer = format_time(83_886_080 / (50 * GB))
     return (
-        f"p = 4: 1F1B {longer(plain):.0f}c at m = 16, {longer(long):.0f}c at 32; doubled warm-up {longer(doubled):.0f}c with "
-        f"{peak_in_flight(doubled).max()} in flight instead of {peak_in_flight(plain).max()}; GPipe {longer(all_first):.0f}c; "
-        f"c = {transfer} for {format_bytes(83_886_080)} at 50 GB/s"
+        f"p = 4: 1F1B {longer(plain):.0f}c at m = 16, {longer(long):.0f}c at 32; doubled warm-up "
+        f"{longer(doubled):.0f}c with {peak_in_flight(doubled).max()} in flight instead of "
+        f"{peak_in_flight(plain).max()}; GPipe {longer(all_first):.0f}c; c = {transfer} for "
+        f"{format_bytes(83_886_080)} at 50 GB/s"
     )

@@ -20,7 +20,9 @@ class Table:
     def __repr__(self):
         lines = [self.heads, *self.rows]
         widths = [max(_width(line[i]) for line in lines) for i in range(len(self.heads))]
-        padded = ("  ".join(c + " " * (w - _width(c)) for c, w in zip(line, widths, strict=True)) for line in lines)
+        padded = (
+            "  ".join(c + " " * (w - _width(c)) for c, w in zip(line, widths, strict=True)) for line in lines
+        )
         return "\n".join(line.rstrip() for line in padded)
 
     def _repr_markdown_(self):

@@ -7,7 +7,7 @@ from labkit.spec import Gpu
 
 
 def compute_time(flops, gpu: Gpu, precision: str | None = None):
-    """Seconds one GPU needs for ``flops`` floating-point operations (float or array): FLOPs / (peak x reached share).
+    """Seconds one GPU needs for ``flops`` operations (float or array): FLOPs / (peak x reached share).
 
     The reached share belongs to the GPU preset and is the one figure of large matrix products there; small
     products, launches and waiting are not in it. ``precision`` is bf16 unless given, or fp16 on a GPU without

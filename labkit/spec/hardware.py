@@ -1,7 +1,7 @@
 """Gpu, Link and Cluster: bytes per second are those of **one direction**, as network ports are quoted.
 
-Vendors quote links inside a node as the sum of both directions (NVLink 900 GB/s = 2 x 450) and network ports per
-direction and in bits (400 Gb/s = 50 GB/s each way, at once). ``one_direction`` converts both conventions.
+Vendors quote links inside a node as the sum of both directions (NVLink 900 GB/s = 2 x 450) and network ports
+per direction and in bits (400 Gb/s = 50 GB/s each way, at once). ``one_direction`` converts both conventions.
 """
 
 from dataclasses import dataclass, field, replace
@@ -13,7 +13,8 @@ from labkit.errors import InputRefused
 class Link:
     """One hop: ``alpha`` seconds per message and ``bandwidth`` bytes/s per direction (floats or arrays).
 
-    ``bandwidth`` is what is reached in practice; ``rated`` is the vendor's figure for the same direction, where known.
+    ``bandwidth`` is what is reached in practice; ``rated`` is the vendor's figure for the same direction,
+    where known.
     """
 
     alpha: float
@@ -23,7 +24,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """One accelerator: memory in bytes, dense peak FLOP/s by precision, and the share of it that big products reach."""
+    """One accelerator: memory in bytes, dense peak FLOP/s by precision, the share that big products reach."""
 
     name: str
     memory: float
@@ -34,7 +35,7 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """``nodes`` hosts of ``gpus_per_node`` GPUs; ``inter`` is **one** of the ``nics_per_node`` ports of a host.
+    """``nodes`` hosts of ``gpus_per_node`` GPUs; ``inter`` is **one** of a host's ``nics_per_node`` ports.
 
     ``domain`` is the number of GPUs that share the fast links: the host, or a whole rack of hosts (NVL72).
     """
@@ -66,17 +67,22 @@ class Cluster:
     def group(self, members_per_node: int) -> "Cluster":
         """The cluster as one of several equal groups sees it, all of them communicating at the same time.
 
-        A group with g of a node's G GPUs gets g/G of the ports: under tensor parallel 8 on 8-GPU nodes each of the
-        eight data-parallel groups gets one eighth.
+        A group with g of a node's G GPUs gets g/G of the ports: under tensor parallel 8 on 8-GPU nodes each
+        of the eight data-parallel groups gets one eighth.
         """
         if not 1 <= members_per_node <= self.domain:
             raise InputRefused(
-                f"a group cannot have {members_per_node} members on a node of {self.domain} GPUs; use 1 to {self.domain}"
+                f"a group cannot have {members_per_node} members on a node of {self.domain} GPUs; "
+                f"use 1 to {self.domain}"
             )
         nics = self.nics_per_node * self.domain / self.gpus_per_node * members_per_node / self.domain
         hosts = self.n_gpus // self.domain
         return replace(
-            self, nodes=max(1, hosts), gpus_per_node=members_per_node, domain=members_per_node, nics_per_node=nics
+            self,
+            nodes=max(1, hosts),
+            gpus_per_node=members_per_node,
+            domain=members_per_node,
+            nics_per_node=nics,
         )
 
 
