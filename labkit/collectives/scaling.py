@@ -43,7 +43,7 @@ class Setting:
     def __post_init__(self):
         if self.mode not in ("strong", "weak"):
             raise InputRefused(f"mode is {self.mode!r}; use 'strong' or 'weak'")
-        if not 0 <= self.overlap <= 1:
+        if not np.all((np.asarray(self.overlap) >= 0) & (np.asarray(self.overlap) <= 1)):
             raise InputRefused(f"overlap is {self.overlap}; it is a share, use 0 to 1")
         if not 0 < self.taper <= 1:
             raise InputRefused(f"taper is {self.taper}; it is a share, use more than 0 and at most 1")
@@ -105,7 +105,7 @@ def scaling(n, cluster: Cluster, setting: Setting) -> Scaling:
 
 def _terms(n, cluster: Cluster, setting: Setting) -> dict[str, np.ndarray]:
     cluster = replace(cluster, nodes=int(max(n.max(), cluster.gpus_per_node) // cluster.gpus_per_node) + 1)
-    buckets = 1 if setting.bucket is None else max(1.0, setting.gradient / setting.bucket)
+    buckets = 1 if setting.bucket is None else np.maximum(1.0, setting.gradient / setting.bucket)
     tapered = Link(
         cluster.inter.alpha,
         np.where(n > setting.pod, setting.taper, 1.0) * cluster.inter.bandwidth,
@@ -145,7 +145,7 @@ def what_it_takes(cluster: Cluster, setting: Setting, n: int, target: float) -> 
 
     The inputs: the global ``batch`` (more computation per reduction), the ports' ``bandwidth``, the
     ``gradient`` bytes, and ``overlap`` (the share of the backward that must hide; a share, not a factor).
-    NaN where one cannot reach it. Solved by bisection.
+    NaN where one cannot reach it. Efficiency rises with each of them, so ever finer grids find the factor.
     """
 
     def changed(name, factor):
@@ -159,18 +159,17 @@ def what_it_takes(cluster: Cluster, setting: Setting, n: int, target: float) -> 
             return cluster, replace(setting, gradient=setting.gradient / factor)
         return cluster, replace(setting, overlap=factor)
 
-    def efficiency(name, factor):
-        return float(scaling(n, *changed(name, factor)).efficiency[0])
-
     def solve(name):
-        low, high = (setting.overlap, 1.0) if name == "overlap" else (1.0, 1e4)
-        if efficiency(name, low) >= target:
-            return low
-        if efficiency(name, high) < target:
-            return float("nan")
-        for _ in range(60):
-            middle = (low + high) / 2 if name == "overlap" else float(np.sqrt(low * high))
-            low, high = (low, middle) if efficiency(name, middle) >= target else (middle, high)
-        return high
+        factors = np.linspace(setting.overlap, 1.0, 257) if name == "overlap" else np.geomspace(1.0, 1e4, 257)
+        for _ in range(
+            3
+        ):  # each pass looks closer, between the last factor that fails and the first that does
+            efficiency = scaling(n, *changed(name, factors[:, None])).efficiency[:, 0]
+            reached = np.flatnonzero(efficiency >= target)
+            if reached.size == 0 or reached[0] == 0:
+                return float(factors[0]) if reached.size else float("nan")
+            last, first = factors[reached[0] - 1], factors[reached[0]]
+            factors = np.linspace(last, first, 257)
+        return float(first)
 
     return {name: solve(name) for name in ("batch", "bandwidth", "gradient", "overlap")}

@@ -6,9 +6,10 @@ from labkit.course.table import Table, table
 
 
 def check_installation() -> Table:
-    """Proves a collective, loads a preset, reads and fits a shipped log, draws a figure; a row each with ``ok`` or why not.
+    """Proves a collective, loads a preset, reads and fits a shipped log, and draws a figure.
 
-    Nothing here raises: the first cell of a course must be able to say what is missing.
+    A row each, with ``ok`` or why not. Nothing here raises: the first cell of a course must be able to say
+    what is missing.
     """
     return table(("part", "result"), ((name, _outcome(part)) for name, part in _PARTS.items()))
 

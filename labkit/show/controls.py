@@ -27,7 +27,9 @@ class Control:
 
     def __post_init__(self):
         if self.group not in GROUPS:
-            raise InputRefused(f"{self.label}: {self.group!r} is no group of controls; use {', '.join(GROUPS)}")
+            raise InputRefused(
+                f"{self.label}: {self.group!r} is no group of controls; use {', '.join(GROUPS)}"
+            )
         self.check(self.value)
 
     def check(self, value: Any) -> None:
@@ -61,7 +63,9 @@ def log2(label: str, low: int, high: int, value: int, group: str = "topology") -
     >>> log2("GPUs", 1, 16, 8).words()
     '1, 2, 4, 8, 16'
     """
-    return Control("slider", label, value, group, options=tuple((f"{p:,}", p) for p in _powers(label, low, high)))
+    return Control(
+        "slider", label, value, group, options=tuple((f"{p:,}", p) for p in _powers(label, low, high))
+    )
 
 
 def byte_size(label: str, low: int, high: int, value: int, group: str = "sizes") -> Control:
@@ -70,7 +74,9 @@ def byte_size(label: str, low: int, high: int, value: int, group: str = "sizes")
     >>> byte_size("message size S", 16384, 131072, 65536).words()
     '16 KiB, 32 KiB, 64 KiB, 128 KiB'
     """
-    return Control("slider", label, value, group, options=tuple((format_size(p), p) for p in _powers(label, low, high)))
+    return Control(
+        "slider", label, value, group, options=tuple((format_size(p), p) for p in _powers(label, low, high))
+    )
 
 
 def choice(label: str, options: list | dict[str, Any], value: Any, group: str = "algorithm") -> Control:

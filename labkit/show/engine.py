@@ -1,7 +1,7 @@
 """One persistent figure per lab: only what moved is drawn again, over a kept background (blitting).
 
-A new figure for each setting costs 300 ms, a full redraw of a kept one about 90, this about 15. The rule for it to
-be right: whatever ``update`` does not return must look the same at every setting.
+A new figure for each setting costs 300 ms, a full redraw of a kept one about 60, this about 15. The rule for
+it to be right: whatever ``update`` does not return must look the same at every setting.
 """
 
 import copy
@@ -52,7 +52,7 @@ class Picture:
             if moved is None:
                 self._background = None
                 if not self._moving:
-                    # Limits stand now: a lab that moves its limits only now and then tells here what else moves.
+                    # The limits stand now: a lab that seldom moves them tells here what else moves.
                     moved = self.lab.update(self.artists, result)
             new = [artist for artist in moved or [] if artist not in self._moving]
             for artist in new:
@@ -110,7 +110,9 @@ class Picture:
         if self._message is None:
             figure, canvas = _figure(self.lab.size)
             with theme.style():
-                text = figure.text(0.5, 0.5, "", ha="center", va="center", color=theme.COLOURS["muted"], fontsize=13)
+                text = figure.text(
+                    0.5, 0.5, "", ha="center", va="center", color=theme.COLOURS["muted"], fontsize=13
+                )
                 text.set_linespacing(1.5)
             self._message = canvas, text
         canvas, text = self._message

@@ -13,11 +13,11 @@ class Lab:
     """A figure that answers to settings; plain functions, so that tests call them without a notebook.
 
     ``compute(**settings) -> result`` does the mathematics; its default values are the lab's default settings.
-    ``build(figure) -> artists`` makes the axes once, with limits that hold for the whole range of the controls.
-    ``update(artists, result)`` writes the result into the artists and returns those that moved; it returns None
-    when limits or ticks had to change, which costs a full redraw.
-    ``readout(result) -> list[str]`` says the plotted numbers in words: the same number of lines at every setting,
-    each at most 110 characters, so that the page does not jump.
+    ``build(figure) -> artists`` makes the axes once, with limits that hold for all the controls offer.
+    ``update(artists, result)`` writes the result into the artists and returns those that moved; it returns
+    None when limits or ticks had to change, which costs a full redraw.
+    ``readout(result) -> list[str]`` says the plotted numbers in words: the same number of lines at every
+    setting, each at most 110 characters, so that the page does not jump.
     ``alt`` describes the picture in one sentence: a text, or a function of the result.
     ``name`` is the name the lab is imported under; ``size`` is in inches, at 100 screen pixels an inch.
     """
@@ -46,7 +46,7 @@ class Lab:
         return self.alt(result) if callable(self.alt) else self.alt
 
     def line(self, settings: dict[str, Any]) -> str:
-        """The setting as one line to copy; a value that is no plain number or text stands under its own name."""
+        """The setting as one line to copy; a value that is no number or text stands under its own name."""
         return f"still({', '.join([self.name, *(f'{k}={_literal(k, v)}' for k, v in settings.items())])})"
 
 

@@ -10,8 +10,8 @@ from matplotlib.transforms import IdentityTransform
 class EndLabels:
     """The names of lines, written right of their last visible point, never over one another.
 
-    Make it in ``build`` with room at the right (``theme.axes(figure, right=0.82)``); call ``place()`` in ``update``
-    and return its texts among the moved artists. The text and colour of each are those of its line.
+    Make it in ``build`` with room at the right (``theme.axes(figure, right=0.82)``); call ``place()`` in
+    ``update`` and return its texts among the moved artists. Text and colour of each are those of its line.
     """
 
     def __init__(self, ax: Axes, lines: list[Line2D], fontsize: float = 11):
@@ -46,14 +46,16 @@ def _end(ax: Axes, line: Line2D) -> tuple[float, float] | None:
     with np.errstate(all="ignore"):
         across, up = ax.transData.transform((x[last], y[last]))
     bottom, top = ax.bbox.intervaly
-    return float(across), float(np.clip(np.nan_to_num(up, nan=bottom, posinf=top, neginf=bottom), bottom, top))
+    return float(across), float(
+        np.clip(np.nan_to_num(up, nan=bottom, posinf=top, neginf=bottom), bottom, top)
+    )
 
 
 def spread(wanted: list[float], apart: float, low: float, high: float) -> list[float]:
     """Positions nearest to the wanted ones, at least ``apart`` from each other and within low to high.
 
-    Least squares: positions that would collide move together by the same amount (pool adjacent violators). Where all
-    of them do not fit, they share the room evenly.
+    Least squares: positions that would collide move together by the same amount (pool adjacent violators).
+    Where all of them do not fit, they share the room evenly.
 
     >>> spread([10, 12, 50], 10, 0, 100)
     [6.0, 16.0, 50.0]
@@ -88,6 +90,8 @@ def beside(text: Text, x: float, y: float, gap: float = 7) -> Text:
     across, height = ax.transData.transform((x, y))
     pixels = gap * ax.figure.dpi / 72
     text.set_transform(IdentityTransform())
-    text.set(x=across + (pixels if ha == "left" else -pixels), y=height + (pixels if va == "bottom" else -pixels))
+    text.set(
+        x=across + (pixels if ha == "left" else -pixels), y=height + (pixels if va == "bottom" else -pixels)
+    )
     text.set(ha=ha, va=va)
     return text

@@ -1,4 +1,4 @@
-"""``live`` puts controls on a lab, ``still`` shows it at one setting; both carry the plotted numbers as text."""
+"""``live`` puts controls on a lab, ``still`` shows one setting; both carry the plotted numbers as text."""
 
 import base64
 from typing import Any
@@ -33,7 +33,7 @@ class Still:
 
 
 class Live(HasTraits):
-    """A lab with its controls: ``values`` and ``facts`` can be observed, ``set`` moves the controls from Python."""
+    """A lab with its controls: ``values`` and ``facts`` can be observed, ``set`` moves the controls."""
 
     values = Dict().tag(doc="the setting shown")
     facts = List().tag(doc="the readout: the plotted numbers in words")
@@ -57,7 +57,9 @@ class Live(HasTraits):
         """Moves the named controls, all at once; refuses a name or a value that the controls do not offer."""
         for name, value in values.items():
             if name not in self.controls:
-                raise InputRefused(f"{self.lab.name} has no control {name!r}; it has {', '.join(self.controls)}")
+                raise InputRefused(
+                    f"{self.lab.name} has no control {name!r}; it has {', '.join(self.controls)}"
+                )
             self.controls[name].check(value)
         self._quiet = True
         try:

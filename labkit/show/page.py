@@ -1,6 +1,6 @@
 """The widgets of a live lab: controls above, picture, readout, buttons and the setting as one line.
 
-No Output widget: a callback only sets the picture's bytes and the readout's text, so nothing collapses in between.
+No Output widget: a callback only sets the picture's bytes and the readout's text, so nothing collapses.
 """
 
 import html
@@ -14,7 +14,8 @@ from labkit.show.controls import Control
 
 STYLE = """<style>
 .labkit-lab { max-width: 920px; }
-.labkit-lab .labkit-control { flex-wrap: wrap; height: auto; align-self: start; margin: 0 2px; overflow: visible; }
+.labkit-lab .labkit-control { flex-wrap: wrap; height: auto; align-self: start; margin: 0 2px;
+  overflow: visible; }
 .labkit-lab .labkit-control > .widget-label { text-align: left; height: 20px; line-height: 20px; margin: 0; }
 .labkit-lab .labkit-control .slider-container { margin-left: 8px; }
 .labkit-lab .labkit-control > select { flex: 1; height: 26px; margin: 1px 0; font-size: 13px; }
@@ -25,6 +26,7 @@ STYLE = """<style>
 .labkit-lab .labkit-steps > .widget-readout { min-width: 26px; width: 26px; margin: 0; }
 .labkit-lab .labkit-picture { height: auto; display: block; }
 .labkit-lab .labkit-style { display: none; }
+.labkit-lab .widget-html-content { min-width: 0; }
 .labkit-readout { font-size: 14px; line-height: 20px; font-variant-numeric: tabular-nums; }
 .labkit-readout.labkit-failed { color: #a12a0d; }
 .labkit-readout.labkit-refused { color: transparent; }
@@ -36,7 +38,7 @@ STYLE = """<style>
 
 
 class Image(ipywidgets.Image):
-    """An Image whose tooltip works: the front end reads a description that Image itself lacks (ipywidgets 8.1.9)."""
+    """An Image whose tooltip works: the front end wants a description, which Image lacks (8.1.9)."""
 
     description = Unicode("").tag(sync=True)
 
@@ -48,13 +50,17 @@ class Page:
         self._widgets = {name: widget(control) for name, control in lab_view.controls.items()}
         picture = lab_view.picture
         self.image = Image(format="png", width=str(picture.width), height=str(picture.height))
-        self.image.layout = ipywidgets.Layout(max_width="100%", flex="0 0 auto")
+        self.image.layout = ipywidgets.Layout(max_width="100%", margin="2px 0", flex="0 0 auto")
         self.image.add_class("labkit-picture")
-        self.readout, self.setting, self.kept = (ipywidgets.HTML() for _ in range(3))
+        self.readout, self.kept = ipywidgets.HTML(), ipywidgets.HTML()
         self.kept.layout = ipywidgets.Layout(flex="1 1 0", min_width="0")
         self._lines = 0
-        reset = ipywidgets.Button(description="Reset", tooltip="Back to the first setting, without the kept curve")
-        keep = ipywidgets.Button(description="Keep this curve", tooltip="Leave the present curve in grey behind")
+        reset = ipywidgets.Button(
+            description="Reset", tooltip="Back to the first setting, without the kept curve"
+        )
+        keep = ipywidgets.Button(
+            description="Keep this curve", tooltip="Leave the present curve in grey behind"
+        )
         for button, width, click in ((reset, "80px", lab_view.reset), (keep, "130px", lab_view.keep)):
             button.layout = ipywidgets.Layout(width=width, flex="0 0 auto")
             button.on_click(click)
@@ -64,7 +70,7 @@ class Page:
         style = ipywidgets.HTML(STYLE)
         style.add_class("labkit-style")
         bar = ipywidgets.HBox([reset, keep, self.kept])
-        self.box = ipywidgets.VBox([style, self._grid(lab_view.controls), self.image, self.readout, bar, self.setting])
+        self.box = ipywidgets.VBox([style, self._grid(lab_view.controls), self.image, self.readout, bar])
         self.box.add_class("labkit-lab")
 
     def _grid(self, controls: dict[str, Control]) -> ipywidgets.Widget:
@@ -78,12 +84,17 @@ class Page:
                 ipywidgets.jslink((player, "value"), (inner, "value"))
                 inner.layout.flex = "1 1 0"
                 inner.add_class("labkit-steps")
-                inner = ipywidgets.HBox([inner, player], layout=ipywidgets.Layout(align_items="flex-end"))
+                inner = ipywidgets.HBox(
+                    [inner, player], layout=ipywidgets.Layout(align_items="flex-end", min_width="0")
+                )
             cells.append(inner)
         rows = math.ceil(len(cells) / 3)
         columns = math.ceil(len(cells) / rows) if rows else 1
-        template = f"repeat({columns}, minmax(0, 1fr))"
-        return ipywidgets.GridBox(cells, layout=ipywidgets.Layout(grid_template_columns=template, grid_gap="2px 12px"))
+        # Fewer columns where the window is narrow.
+        template = f"repeat(auto-fit, minmax(max(190px, calc(100% / {columns} - 12px)), 1fr))"
+        return ipywidgets.GridBox(
+            cells, layout=ipywidgets.Layout(grid_template_columns=template, grid_gap="2px 12px")
+        )
 
     def values(self) -> dict[str, Any]:
         """What the controls say now."""
@@ -97,20 +108,21 @@ class Page:
     def show(self, png: bytes | None, facts: list[str], line: str, alt: str, state: str) -> None:
         """Puts picture (None: the last one stays), readout and setting on the page.
 
-        ``state`` is "", "refused" (the sentence stands in the picture, the readout keeps it for screen readers) or
-        "failed". The readout never gets shorter, so that nothing below it jumps.
+        ``state`` is "", "refused" (the sentence stands in the picture, the readout has it for screen readers)
+        or "failed". The readout never gets shorter, so that nothing below it jumps.
         """
         if png is not None:
             with self.image.hold_sync():
                 self.image.value, self.image.tooltip = png, alt
         self._lines = max(self._lines, len(facts))
         body = "".join(f"<div>{html.escape(fact)}</div>" for fact in facts)
+        words = html.escape(line)
+        # One widget for both: a message less for every step of a slider.
         self.readout.value = (
             f'<div class="labkit-readout{state and f" labkit-{state}"}" role="status" aria-live="polite" '
             f'style="min-height:{20 * self._lines}px">{body}</div>'
+            f'<div class="labkit-setting" title="{words}"><code>{words}</code></div>'
         )
-        words = html.escape(line)
-        self.setting.value = f'<div class="labkit-setting" title="{words}"><code>{words}</code></div>'
 
     def show_kept(self, line: str) -> None:
         """Says which setting stands in grey."""
@@ -133,7 +145,7 @@ def widget(control: Control) -> ipywidgets.Widget:
     elif control.kind == "slider":
         made = ipywidgets.SelectionSlider(options=control.options, value=control.value, **common)
     elif control.kind == "choice" and sum(24 + 8 * len(words) for words, _ in control.options) <= 260:
-        # Few short options stand open, so that one key answers; a dropdown opens on Space, arrows alone are Lab's.
+        # Few short options stand open, so that one key answers; a dropdown opens on Space (arrows are Lab's).
         common["style"]["button_width"] = "auto"
         made = ipywidgets.ToggleButtons(options=control.options, value=control.value, **common)
     elif control.kind == "choice":

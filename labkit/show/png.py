@@ -11,7 +11,7 @@ from PIL import Image
 def fast(pixels: np.ndarray) -> bytes:
     """RGBA pixels (height, width, 4) as a PNG, without row filters at deflate level 1.
 
-    Pillow tries all five filters on every row; on flat drawings that costs four times the time and saves nothing.
+    Pillow tries all five filters on every row; on flat drawings that takes four times as long for nothing.
     (PNG specification, 3rd edition, sections 5.3, 9 and 10.)
 
     >>> fast(np.zeros((2, 3, 4), np.uint8))[:8]
@@ -30,7 +30,7 @@ def _chunk(kind: bytes, data: bytes) -> bytes:
 
 
 def small(pixels: np.ndarray) -> bytes:
-    """RGBA pixels as a PNG with a palette of 32 colours, packed well: about a quarter of the size, in 80 ms."""
+    """RGBA pixels as a PNG with a palette of 32 colours, packed well: a quarter of the size, in 80 ms."""
     image = Image.fromarray(np.ascontiguousarray(pixels[:, :, :3]))
     out = io.BytesIO()
     palette = image.quantize(32, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)

@@ -1,7 +1,8 @@
 """One look for all figures: colours by meaning, type, axes. Nothing global is changed.
 
-The colours are those of Okabe and Ito (2008) and Paul Tol's muted and vibrant schemes (2021), which stay apart for
-colour-blind readers. A colour means the same in every chapter; meanings that never meet in one figure may share one.
+The colours are those of Okabe and Ito (2008) and of Paul Tol's schemes (2021), which stay apart for
+colour-blind readers. A colour means the same in every chapter; meanings that never meet in one figure may
+share one.
 """
 
 from contextlib import contextmanager
@@ -128,8 +129,8 @@ def axes(
 ) -> Axes | list[Axes]:
     """Axes at fixed places in the figure: one, or a list row by row.
 
-    The edges are fractions of the figure. ``spacing`` takes wspace, hspace, width_ratios and height_ratios. Leave
-    ``right`` at about 0.82 where ``EndLabels`` name the lines in the margin.
+    The edges are fractions of the figure. ``spacing`` takes wspace, hspace, width_ratios and height_ratios.
+    Leave ``right`` at about 0.82 where ``EndLabels`` name the lines in the margin.
     """
     grid = figure.add_gridspec(rows, columns, left=left, right=right, bottom=bottom, top=top, **spacing)
     made = [figure.add_subplot(grid[r, c]) for r in range(rows) for c in range(columns)]

@@ -1,4 +1,4 @@
-"""Axes that read in sizes, times, rates and shares; few ticks, because ticks are what a redraw spends its time on."""
+"""Axes that read in sizes, times, rates and shares; few ticks, because a redraw spends its time on ticks."""
 
 import numpy as np
 from matplotlib.axis import Axis
@@ -28,12 +28,15 @@ class PowersOfTwo(Locator):
         self.most = most
 
     def __call__(self):
+        """Locations within the limits of the axis."""
         return self.tick_values(*self.axis.get_view_interval())
 
     def tick_values(self, vmin, vmax):
         """Locations between the two limits."""
         low, high = np.ceil(np.log2(min(vmin, vmax)) - 1e-9), np.floor(np.log2(max(vmin, vmax)) + 1e-9)
-        step = next((s for s in (1, 2, 3, 5) if (high - low) // s < self.most), max(1, -(-(high - low) // self.most)))
+        step = next(
+            (s for s in (1, 2, 3, 5) if (high - low) // s < self.most), max(1, -(-(high - low) // self.most))
+        )
         return 2.0 ** np.arange(low, high + 1, step)
 
 

@@ -1,7 +1,7 @@
-"""A canvas that remembers the words it has drawn: laying out and rasterising text is most of the cost of a redraw.
+"""A canvas that remembers the words it has drawn: text is most of the cost of a redraw.
 
-Matplotlib 3.11 shapes and renders every glyph of every text each time, some 3 ms a text. Here each string is rendered
-once by Matplotlib itself and then copied; the copy stands on whole pixels. (RendererAgg.draw_text, Matplotlib 3.11.)
+Matplotlib 3.11 shapes and renders every glyph of every text each time, some 3 ms a text. Here each string is
+rendered once, by Matplotlib itself, and then copied; the copy stands on whole pixels.
 """
 
 import math
@@ -28,7 +28,7 @@ class Renderer(RendererAgg):
 
 @lru_cache(maxsize=2000)
 def _rendered(s: str, prop: FontProperties, dpi: float, angle: float) -> tuple[np.ndarray, int, int]:
-    """Coverage (0 to 255) of the string, and how far its origin is from the left and the bottom edge, in pixels."""
+    """Coverage (0 to 255) of the string, and how far in from left and bottom its origin is, in pixels."""
     width, height, descent = RendererAgg(1, 1, dpi).get_text_width_height_descent(s, prop, False)
     along, across = math.ceil(width) + 2 * _MARGIN, math.ceil(height) + 2 * _MARGIN
     base = _MARGIN + math.ceil(height - descent)  # from the top of the letters' box to the baseline

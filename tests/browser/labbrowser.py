@@ -1,7 +1,7 @@
-"""JupyterLab in a real browser, for tests and the slider benchmark: a private server, a notebook, its live labs.
+"""JupyterLab in a real browser, for tests and the slider benchmark: a private server, a notebook, its labs.
 
-Nothing of the user's is touched: home, settings, workspaces and the served folder are temporary, and a notebook is
-opened as a copy. Needs Playwright's Python package and a Chromium of the system; no browser is downloaded.
+Nothing of the user's is touched: home, settings, workspaces and the served folder are temporary; a notebook
+is opened as a copy. Needs Playwright's Python package and a Chromium of the system; no browser is downloaded.
 """
 
 import json
@@ -18,10 +18,13 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 TOKEN = "labkit-test"
 _READY = """async () => { const w = window.jupyterapp.shell.currentWidget;
-  const ready = async () => { await w.context.ready; await w.sessionContext.ready; await w.sessionContext.session.kernel.info; };
-  const late = new Promise((_, no) => setTimeout(() => no(new Error('no kernel: does the notebook name one?')), 60000));
+  const ready = async () => { await w.context.ready; await w.sessionContext.ready;
+    await w.sessionContext.session.kernel.info; };
+  const late = new Promise((_, no) =>
+    setTimeout(() => no(new Error('no kernel: does the notebook name one?')), 60000));
   await Promise.race([ready(), late]); }"""
-_RAN = r"""() => { const p = [...document.querySelectorAll('.jp-CodeCell .jp-InputPrompt')].map(e => e.textContent.trim());
+_RAN = r"""() => { const prompts = [...document.querySelectorAll('.jp-CodeCell .jp-InputPrompt')];
+  const p = prompts.map(e => e.textContent.trim());
   return p.length && p.every(x => /^\[\d+\]:$/.test(x)); }"""
 _WIDGETS = """() => [...document.querySelectorAll(
   '.jp-OutputArea-output[data-mime-type="application/vnd.jupyter.widget-view+json"]')]
@@ -32,7 +35,8 @@ _STATE = """box => box.querySelector('img.labkit-picture').src
 # Picture, setting and readout have been at rest for a moment, and are not the ones before.
 _SETTLED = """([box, before, limit]) => new Promise((done, fail) => { let last = '', since = 0;
   const img = box.querySelector('img.labkit-picture'), start = performance.now();
-  const look = () => { const now = performance.now(), state = img.src + ['setting', 'readout'].map(c => box.querySelector('.labkit-' + c).innerText).join();
+  const words = () => ['setting', 'readout'].map(c => box.querySelector('.labkit-' + c).innerText).join();
+  const look = () => { const now = performance.now(), state = img.src + words();
     if (now - start > limit) return fail(new Error('the lab did not answer'));
     if (state !== last) { last = state; since = now; }
     if (last !== before && img.complete && img.naturalWidth > 0 && now - since > 250) done(true);
@@ -76,8 +80,9 @@ def jupyterlab(folder: Path):
         "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]),
     }
     command = [
-        sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--ip=127.0.0.1", f"--port={port}",
-        "--ServerApp.port_retries=0", f"--IdentityProvider.token={TOKEN}", f"--ServerApp.root_dir={work}",
+        sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root",
+        "--ip=127.0.0.1", f"--port={port}", "--ServerApp.port_retries=0",
+        f"--IdentityProvider.token={TOKEN}", f"--ServerApp.root_dir={work}",
         "--LabApp.expose_app_in_browser=True", "--LabApp.extension_manager=readonly",
         "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
     ]  # fmt: skip
@@ -112,7 +117,12 @@ def browser(folder: Path, width: int = 1280, height: int = 800):
     """A headless Chromium with its own profile; yields a Playwright browser context."""
     from playwright.sync_api import sync_playwright
 
-    quiet = ["--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"]
+    quiet = [
+        "--no-first-run",
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--disable-sync",
+    ]
     with sync_playwright() as playwright:
         context = playwright.chromium.launch_persistent_context(
             str(folder / "profile"),
@@ -157,7 +167,7 @@ class NotebookPage:
         return [LabOnPage(self.page, found.nth(i)) for i in range(found.count())]
 
     def errors(self) -> list[str]:
-        """Everything that went wrong: JavaScript, cells that raised, widgets that did not come, labs that failed."""
+        """What went wrong: JavaScript, cells that raised, widgets that did not come, labs that failed."""
         texts = self.page.locator(
             ".jp-OutputArea-output[data-mime-type='application/vnd.jupyter.error'], "
             ".jp-OutputArea-output[data-mime-type='application/vnd.jupyter.stderr'], "
@@ -167,7 +177,9 @@ class NotebookPage:
 
     def close(self) -> None:
         """Stops the kernel and closes the page."""
-        self.page.evaluate("async () => await window.jupyterapp.shell.currentWidget.sessionContext.shutdown()")
+        self.page.evaluate(
+            "async () => await window.jupyterapp.shell.currentWidget.sessionContext.shutdown()"
+        )
         self.page.close()
 
 
@@ -188,7 +200,7 @@ class LabOnPage:
         return self.box.locator(".labkit-control").filter(has_text=label).first
 
     def press(self, label: str, key: str = "ArrowRight", times: int = 1) -> None:
-        """Presses a key on a slider (or Space on a tick box) and waits until the picture answered and rests."""
+        """Presses a key on a slider (or Space on a tick box) and waits until the lab answered and rests."""
         before = self._state()
         self.focus(label)
         for _ in range(times):
@@ -207,7 +219,7 @@ class LabOnPage:
             button.focus()
             self.page.keyboard.press("Space")
         else:
-            options = control.locator("option").all_inner_texts()
+            options = self._options(control)
             select = control.locator("select")
             way = options.index(words) - select.evaluate("e => e.selectedIndex")
             select.focus()
@@ -219,16 +231,25 @@ class LabOnPage:
             self.page.keyboard.press("Enter")
         self.settle(before)
 
+    def _options(self, control) -> list[str]:
+        return [" ".join(text.split()) for text in control.locator("option").all_inner_texts()]
+
     def nudge(self, label: str) -> None:
         """Moves a control of any kind by one step, with the keyboard, and waits for a new picture."""
         control = self.control(label)
         if control.locator(".noUi-handle").count():
-            now, most = (float(control.locator(".noUi-handle").get_attribute(f"aria-value{end}")) for end in ("now", "max"))
+            now, most = (
+                float(control.locator(".noUi-handle").get_attribute(f"aria-value{end}"))
+                for end in ("now", "max")
+            )
             self.press(label, "ArrowLeft" if now >= most else "ArrowRight")
         elif control.locator("input[type=checkbox]").count():
             self.press(label, "Space")
         elif control.locator("select").count():
-            options, chosen = control.locator("option").all_inner_texts(), control.locator("select").evaluate("e => e.selectedIndex")
+            options, chosen = (
+                self._options(control),
+                control.locator("select").evaluate("e => e.selectedIndex"),
+            )
             self.choose(label, options[(chosen + 1) % len(options)])
         else:
             options = control.locator("button").all_inner_texts()
@@ -245,7 +266,7 @@ class LabOnPage:
         return self.box.evaluate(_STATE)
 
     def settle(self, before: str = "", seconds: float = 20) -> None:
-        """Waits until picture and text are others than ``before`` and have been at rest for a quarter of a second."""
+        """Waits until picture and text are not those of ``before`` and have been at rest for 0.25 s."""
         self.image.wait_for(state="visible", timeout=1000 * seconds)
         self.page.evaluate(_SETTLED, [self.box.element_handle(), before, 1000 * seconds])
 
@@ -266,7 +287,7 @@ class LabOnPage:
         self.page.evaluate(
             """([box, img]) => { window.__heights = []; window.__watching = true;
               const look = () => { if (!window.__watching) return;
-                window.__heights.push([box.getBoundingClientRect().height, img.getBoundingClientRect().height]);
+                window.__heights.push([box, img].map(e => e.getBoundingClientRect().height));
                 requestAnimationFrame(look); }; look(); }""",
             [self.box.element_handle(), self.image.element_handle()],
         )

@@ -32,7 +32,10 @@ def update(artists, r):
 
 
 def readout(r):
-    return [f"n = {r.n}, GPUs = {r.gpus}, rate = {r.rate}, size = {r.size}", f"{r.way}, {r.cluster}, {r.wide}, step {r.step}"]
+    return [
+        f"n = {r.n}, GPUs = {r.gpus}, rate = {r.rate}, size = {r.size}",
+        f"{r.way}, {r.cluster}, {r.wide}, step {r.step}",
+    ]
 """
 SHOW = """live(
     Lab("toy", compute, build, update, readout, "a line"),
@@ -61,7 +64,16 @@ def notebook(open_notebook, tmp_path):
 
 def test_every_control_answers_and_nothing_jumps(notebook):
     (lab,) = notebook.labs()
-    labels = ["ranks N", "GPUs in a node", "bandwidth, GB/s", "cluster", "message size S", "algorithm", "step", "wide"]
+    labels = [
+        "ranks N",
+        "GPUs in a node",
+        "bandwidth, GB/s",
+        "cluster",
+        "message size S",
+        "algorithm",
+        "step",
+        "wide",
+    ]
     assert sorted(lab.labels()) == sorted(labels) and lab.labels()[:4] == labels[:4]
     assert lab.readout_text() == FIRST and lab.image.get_attribute("title") == "a line"
     for text in labels:  # nothing cut off
@@ -73,7 +85,10 @@ def test_every_control_answers_and_nothing_jumps(notebook):
         lab.nudge(label)
         pictures.add(lab.image_src())
     assert len(pictures) == len(labels) + 1
-    assert lab.readout_text() == "n = 9, GPUs = 16, rate = 37.5, size = 131072\nrecursive_halving, h100, True, step 1"
+    assert (
+        lab.readout_text()
+        == "n = 9, GPUs = 16, rate = 37.5, size = 131072\nrecursive_halving, h100, True, step 1"
+    )
     lab.choose("algorithm", "recursive doubling")
     lab.click("Keep this curve")
     lab.press("ranks N", "ArrowLeft", times=2)
@@ -93,7 +108,9 @@ def test_every_control_answers_and_nothing_jumps(notebook):
 def test_play_runs_through_the_steps(notebook):
     (lab,) = notebook.labs()
     lab.box.locator(".jupyter-widget-play button, .widget-play button").first.click()
-    notebook.page.wait_for_function("e => e.innerText.includes('step 3')", arg=lab.box.element_handle(), timeout=15_000)
+    notebook.page.wait_for_function(
+        "e => e.innerText.includes('step 3')", arg=lab.box.element_handle(), timeout=15_000
+    )
 
 
 def test_a_lab_fits_the_screen_and_shrinks_with_the_window(notebook):

@@ -38,9 +38,14 @@ def update(artists, result):
 
 
 def readout(result):
-    return [f"n = {result.n}, size = {result.size}", f"y ends at {result.y[-1]:g} and starts at {result.y[0]:g}"]
+    return [
+        f"n = {result.n}, size = {result.size}",
+        f"y ends at {result.y[-1]:g} and starts at {result.y[0]:g}",
+    ]
 
 
 @pytest.fixture
 def lab():
-    return Lab("toy", compute, build, update, readout, lambda r: f"a line that ends at {r.y[-1]:g}", size=(6, 3))
+    return Lab(
+        "toy", compute, build, update, readout, lambda r: f"a line that ends at {r.y[-1]:g}", size=(6, 3)
+    )

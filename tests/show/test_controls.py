@@ -19,7 +19,11 @@ from labkit.units import parse_bytes
         (log2("GPUs", 1, 1024, 8), ipywidgets.SelectionSlider, "topology"),
         (byte_size("size", 1024, 2**30, 2**20), ipywidgets.SelectionSlider, "sizes"),
         (choice("algorithm", ["ring", "double_tree"], "ring"), ipywidgets.ToggleButtons, "algorithm"),
-        (choice("algorithm", [f"recursive_{i}" for i in range(8)], "recursive_3"), ipywidgets.Dropdown, "algorithm"),
+        (
+            choice("algorithm", [f"recursive_{i}" for i in range(8)], "recursive_3"),
+            ipywidgets.Dropdown,
+            "algorithm",
+        ),
         (preset("cluster", ["a100", "h100"], "h100"), ipywidgets.ToggleButtons, "topology"),
         (toggle("logarithmic", False), ipywidgets.Checkbox, "view"),
         (play("step", 0, 14, 3), ipywidgets.IntSlider, "view"),

@@ -125,7 +125,9 @@ def test_remembered_words_look_like_matplotlibs_own(angle):
     for kind in (FigureCanvasAgg, Canvas, Canvas):
         with theme.style():
             figure = Figure(figsize=(3, 3), dpi=144)
-            figure.text(100 / 432, 100 / 432, "Tygj 64 KiB", rotation=angle, va="baseline", rotation_mode="anchor")
+            figure.text(
+                100 / 432, 100 / 432, "Tygj 64 KiB", rotation=angle, va="baseline", rotation_mode="anchor"
+            )
             figure.text(0.5, 0.9, r"$\alpha$ and $2^{10}$", color="red")
             canvas = kind(figure)
             canvas.draw()

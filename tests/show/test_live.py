@@ -36,7 +36,12 @@ def pixels(data):
 
 def test_controls_stand_in_the_fixed_order(lab):
     grid = shown(lab)._page.box.children[1]
-    assert [w.description for w in grid.children] == ["ranks N", "message size", "direction", "ten times taller"]
+    assert [w.description for w in grid.children] == [
+        "ranks N",
+        "message size",
+        "direction",
+        "ten times taller",
+    ]
 
 
 def test_a_moved_widget_moves_the_line_the_picture_and_the_text_and_back_again(lab):
@@ -47,7 +52,7 @@ def test_a_moved_widget_moves_the_line_the_picture_and_the_text_and_back_again(l
     assert view.values == {"n": 32, "size": 1024, "way": "up", "far": False}
     assert view.facts == ["n = 32, size = 1024", "y ends at 32 and starts at 0"]
     assert (np.abs(pixels(first) - pixels(png(view))).max(axis=2) > 100).sum() > 200
-    assert "y ends at 32" in view._page.readout.value and "still(toy, n=32" in view._page.setting.value
+    assert "y ends at 32" in view._page.readout.value and "still(toy, n=32" in view._page.readout.value
     view.set(n=8)
     assert png(view) == first and repr(view) == text
 
@@ -75,7 +80,9 @@ def test_a_refusal_is_a_calm_sentence_in_the_place_of_the_figure(lab):
     good = png(view)
     view.set(n=1)
     sentence = "One rank has nobody to talk to; choose n of at least 2"
-    assert view.error == sentence and view.facts == [sentence] and "labkit-refused" in view._page.readout.value
+    assert (
+        view.error == sentence and view.facts == [sentence] and "labkit-refused" in view._page.readout.value
+    )
     blank = pixels(png(view))
     assert blank.shape == pixels(good).shape
     middle = blank[blank.shape[0] // 2 - 40 : blank.shape[0] // 2 + 40]
@@ -134,7 +141,9 @@ def test_keep_leaves_a_grey_copy_behind_and_a_second_keep_replaces_it(lab):
     assert "kept in grey: still(toy, n=50" in repr(view) and "n=50" in view._page.kept.value
     changed = np.abs(pixels(clean) - pixels(png(view))).max(axis=2) > 20
     coloured = np.ptp(pixels(png(view))[changed], axis=1) > 1
-    assert changed.sum() > 200 and coloured.mean() < 0.05  # what came in is grey, but for edges of the line itself
+    assert (
+        changed.sum() > 200 and coloured.mean() < 0.05
+    )  # what came in is grey, but for edges of the line itself
     view._page.keep.click()
     view.set(n=30)
     grey = [line for line in view.picture.artists.ax.lines if line.get_label() == "_ghost"]
@@ -155,7 +164,11 @@ def test_the_stored_output_is_small_described_and_the_same_twice(lab):
     assert data[VIEW]["model_id"] == view._page.box.model_id
     assert metadata == {"image/png": {"alt": "a line that ends at 8", "width": 600, "height": 300}}
     assert data["text/plain"] == "\n".join(
-        ["still(toy, n=8, size=1024, way='up', far=False)", "n = 8, size = 1024", "y ends at 8 and starts at 0"]
+        [
+            "still(toy, n=8, size=1024, way='up', far=False)",
+            "n = 8, size = 1024",
+            "y ends at 8 and starts at 0",
+        ]
     )
     assert again._repr_mimebundle_()[0]["image/png"] == data["image/png"]
     picture = base64.b64decode(data["image/png"])
@@ -197,7 +210,11 @@ def test_values_can_be_observed_and_one_set_draws_once(lab):
 
 @pytest.mark.parametrize(
     ("values", "words"),
-    [({"m": 3}, "no control 'm'"), ({"n": 65}, "outside 1 to 64"), ({"size": 3000}, "choose from 1 KiB, 2 KiB")],
+    [
+        ({"m": 3}, "no control 'm'"),
+        ({"n": 65}, "outside 1 to 64"),
+        ({"size": 3000}, "choose from 1 KiB, 2 KiB"),
+    ],
 )
 def test_set_refuses_what_the_controls_do_not_offer_and_changes_nothing(lab, values, words):
     view = shown(lab)

@@ -14,16 +14,43 @@ TOGETHER = {
     "step": ["compute", "tensor", "context", "expert", "pipeline", "data", "optimizer", "idle"],
     "transfer": ["compute", "latency", "bandwidth", "contention", "idle"],
     "memory": ["parameters", "gradients", "optimizer_states", "activations", "other"],
-    "algorithms": "ring tree double_tree recursive_doubling halving_doubling linear pairwise hierarchical".split(),
-    "operations": "all_reduce reduce_scatter all_gather all_to_all broadcast reduce scatter gather send_recv".split(),
+    "algorithms": [
+        "ring",
+        "tree",
+        "double_tree",
+        "recursive_doubling",
+        "halving_doubling",
+        "linear",
+        "pairwise",
+        "hierarchical",
+    ],
+    "operations": [
+        "all_reduce",
+        "reduce_scatter",
+        "all_gather",
+        "all_to_all",
+        "broadcast",
+        "reduce",
+        "scatter",
+        "gather",
+        "send_recv",
+    ],
     "evidence": ["measured", "model", "ghost"],
     "places": ["device", "intra", "inter"],
 }
 # Machado, Oliveira and Fernandes (2009), severity 1.0, on linear RGB.
 DEFICIENCY = {
     "none": np.eye(3),
-    "protan": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
-    "deutan": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
+    "protan": [
+        [0.152286, 1.052583, -0.204868],
+        [0.114503, 0.786281, 0.099216],
+        [-0.003882, -0.048116, 1.051998],
+    ],
+    "deutan": [
+        [0.367322, 0.860646, -0.227968],
+        [0.280085, 0.672501, 0.047413],
+        [-0.011820, 0.042940, 0.968881],
+    ],
 }
 
 
@@ -64,5 +91,8 @@ def test_axes_come_one_or_row_by_row_at_fixed_places():
         several = theme.axes(Figure(), rows=2, columns=2, width_ratios=[2, 1])
     assert len(several) == 4
     widths = [ax.get_position().width for ax in several]
-    assert widths[0] == pytest.approx(2 * widths[1]) and several[0].get_position().y0 > several[2].get_position().y0
+    assert (
+        widths[0] == pytest.approx(2 * widths[1])
+        and several[0].get_position().y0 > several[2].get_position().y0
+    )
     assert {text.get_fontsize() for ax in several for text in ax.get_xticklabels()} == {11.0}

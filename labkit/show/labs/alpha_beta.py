@@ -1,12 +1,12 @@
-"""Time against message size for the algorithms of one collective: where alpha rules, where B rules, where they cross."""
+"""Time against message size for one collective's algorithms: where alpha or B rules, and where they cross."""
 
 import numpy as np
 
 from labkit.collectives import ALGORITHMS, collective_cost, crossover
-from labkit.errors import InputRefused
 from labkit.show import theme, ticks
 from labkit.show.lab import Lab
 from labkit.show.labels import EndLabels
+from labkit.show.sense import several_ranks, some_bytes
 from labkit.spec import Link
 from labkit.units import format_size, format_time, us
 
@@ -14,11 +14,14 @@ SIZES = 2.0 ** np.arange(10, 34.01, 0.25)
 DRAWN = ("ring", "tree", "double_tree", "recursive_doubling", "halving_doubling", "pairwise")
 
 
-def compute(op="all_reduce", n=8, size=2**20, alpha_us=5.0, bandwidth_GBps=50.0, segments="best", link=None):
-    """Seconds of every drawn algorithm over all sizes, and at ``size``; a ``link`` replaces alpha and B."""
-    if n < 2:
-        raise InputRefused("One rank has nobody to talk to: every collective costs 0 s. Choose N of at least 2.")
-    link = link or Link(alpha_us * us, bandwidth_GBps * 1e9)
+def compute(op="all_reduce", n=8, size=2**20, alpha_us=5.0, bandwidth_GBps=50.0, segments="best", fit=None):
+    """Seconds of every drawn algorithm over all sizes, and at ``size``.
+
+    A ``fit`` of a sweep, if given, replaces alpha and B by the link of one hop that it implies.
+    """
+    several_ranks(n)
+    some_bytes(size)
+    link = fit.link("ring") if fit else Link(alpha_us * us, bandwidth_GBps * 1e9)
     pieces = None if segments == "best" else 1
     names = [name for name in DRAWN if name in ALGORITHMS[op]]
     curves = {name: collective_cost(op, name, SIZES, n, link, pieces).seconds for name in names}
@@ -29,7 +32,16 @@ def compute(op="all_reduce", n=8, size=2**20, alpha_us=5.0, bandwidth_GBps=50.0,
     switch = crossover(op, small, large, n, link, segments=pieces) if small != large else np.nan
     switch = switch if 0 < switch < np.inf else np.nan  # one of the two is never dearer
     return dict(
-        op=op, n=n, size=float(size), curves=curves, here=here, best=best, small=small, large=large, switch=switch
+        op=op,
+        n=n,
+        size=float(size),
+        curves=curves,
+        here=here,
+        best=best,
+        small=small,
+        large=large,
+        switch=switch,
+        rests_on=[fit.warn_outside(size) or "this size is one that the fit rests on"] if fit else [],
     )
 
 
@@ -39,7 +51,9 @@ def build(figure):
     ticks.scale(ax.xaxis, "size", log=2, most=8)
     ticks.scale(ax.yaxis, "time", log=10, most=8)
     ax.set(xlim=(SIZES[0], SIZES[-1]), ylim=(1e-6, 1e2), xlabel="message size S", ylabel="time")
-    lines = {name: ax.plot([], [], color=theme.COLOURS[name], label=name.replace("_", " "))[0] for name in DRAWN}
+    lines = {
+        name: ax.plot([], [], color=theme.COLOURS[name], label=name.replace("_", " "))[0] for name in DRAWN
+    }
     return dict(
         ax=ax,
         lines=lines,
@@ -72,21 +86,30 @@ def update(artists, result):
     if crossing:
         height = np.exp(np.interp(np.log(result["switch"]), np.log(SIZES), np.log(curve)))
         artists["switch"].set_data([result["switch"]], [height])
-    artists["title"].set_text(f"{_name(result['op'])} on {result['n']:,} ranks; thick: cheapest here; diamond: crossover")
+    artists["title"].set_text(
+        f"{_name(result['op'])} on {result['n']:,} ranks; thick: cheapest here; diamond: crossover"
+    )
     labels = artists["labels"].place()
     moved = [artists[key] for key in ("here", "switch", "dot", "says", "title")]
     return [*artists["lines"].values(), *labels, *moved]
 
 
 def readout(result):
-    """Times at S, the cheapest, and the crossover."""
+    """Times at S, the cheapest, the crossover, and whether a fit covers S."""
     times = [f"{name.replace('_', ' ')} {format_time(t)}" for name, t in result["here"].items()]
     half = (len(times) + 1) // 2
-    switch = "no crossover" if not np.isfinite(result["switch"]) else f"crossover at {format_size(round(result['switch']))}"
+    switch = (
+        "no crossover"
+        if not np.isfinite(result["switch"])
+        else f"crossover at {format_size(round(result['switch']))}"
+    )
     return [
-        f"{_name(result['op'])}, N = {result['n']:,}, S = {format_size(result['size'])}: {', '.join(times[:half])}",
+        f"{_name(result['op'])}, N = {result['n']:,}, S = {format_size(result['size'])}: "
+        f"{', '.join(times[:half])}",
         f"{', '.join(times[half:])}; cheapest here: {result['best'].replace('_', ' ')}",
-        f"small messages: {result['small'].replace('_', ' ')}; large: {result['large'].replace('_', ' ')}; {switch}",
+        f"small messages: {result['small'].replace('_', ' ')}; large: {result['large'].replace('_', ' ')}; "
+        f"{switch}",
+        *result["rests_on"],
     ]
 
 
@@ -97,8 +120,9 @@ def _name(op: str) -> str:
 def alt(result):
     """What a reader who cannot see the picture needs."""
     return (
-        f"Time against message size, both logarithmic, for {len(result['curves'])} algorithms of {_name(result['op'])} on "
-        f"{result['n']} ranks: flat where latency rules, rising in proportion where bandwidth rules."
+        f"Time against message size, both logarithmic, for {len(result['curves'])} algorithms of "
+        f"{_name(result['op'])} on {result['n']} ranks: flat where latency rules, rising in proportion "
+        "where bandwidth rules."
     )
 
 

@@ -1,13 +1,13 @@
-"""algbw and busbw against N beside the link's rate, and the clock of one gradient reduction: whole and in buckets."""
+"""algbw and busbw against N beside the link's rate, and one gradient reduction timed whole and in buckets."""
 
 import numpy as np
 
 from labkit.collectives import busbw, collective_cost
-from labkit.errors import InputRefused
 from labkit.planner.traffic import bucket_count
 from labkit.show import theme, ticks
 from labkit.show.lab import Lab
 from labkit.show.labels import EndLabels
+from labkit.show.sense import several_ranks
 from labkit.spec import Link
 from labkit.units import GB, format_bytes, format_rate, format_share, format_size, format_time, us
 
@@ -19,8 +19,7 @@ COLOURS = ("ideal", "bandwidth", "latency")
 
 def compute(n=8, link_GBps=50, billions=7, gradient_bytes=2, bucket=2**25):
     """Seconds and bandwidths of one AllReduce of the gradients: on ``n`` ranks and over all N."""
-    if n < 2:
-        raise InputRefused("One rank has nothing to reduce: 0 s. Choose N of at least 2.")
+    several_ranks(n)
     link, size = Link(ALPHA, link_GBps * GB), billions * 1e9 * gradient_bytes
     ranks = np.append(RANKS, n)
     whole = collective_cost("all_reduce", "ring", size, ranks, link).seconds
@@ -37,7 +36,9 @@ def compute(n=8, link_GBps=50, billions=7, gradient_bytes=2, bucket=2**25):
 
 def build(figure):
     """Left: shares of the link's rate; right: three clocks on a log axis."""
-    left, right = theme.axes(figure, columns=2, left=0.07, right=0.955, bottom=0.16, top=0.88, wspace=0.62, width_ratios=(1, 0.95))
+    left, right = theme.axes(
+        figure, columns=2, left=0.07, right=0.955, bottom=0.16, top=0.88, wspace=0.62, width_ratios=(1, 0.95)
+    )
     ticks.scale(left.xaxis, "number", log=2, most=6)
     ticks.scale(left.yaxis, "share")
     left.set(xlim=(2, 1024), ylim=(0, 1.12), xlabel="ranks N", title="share of the link's rate")
@@ -45,7 +46,8 @@ def build(figure):
     left.text(1000, 1.03, "link, one direction", ha="right", color=theme.COLOURS["muted"])
     names = (("algbw", "gather"), ("busbw", "bandwidth"), ("busbw in buckets", "latency"))
     lines = [
-        left.plot([], [], "o-", ms=4, color=theme.COLOURS[colour], label=name.replace(" in ", "\nin "))[0] for name, colour in names
+        left.plot([], [], "o-", ms=4, color=theme.COLOURS[colour], label=name.replace(" in ", "\nin "))[0]
+        for name, colour in names
     ]
     ticks.scale(right.xaxis, "time", log=10, most=6)
     right.set(xlim=(1e-2, 1e3), ylim=(-0.6, 2.6), title="the clock of one AllReduce")
@@ -69,8 +71,19 @@ def update(artists, result):
     for bar, text, seconds in zip(artists["bars"], artists["says"], result["seconds"].values(), strict=True):
         bar.set_width(max(0.0, seconds - 1e-2))
         far = seconds > 30
-        text.set(text=f" {format_time(seconds)} ", x=seconds, ha="right" if far else "left", color="white" if far else theme.COLOURS["text"])
-    return [*artists["lines"], *artists["labels"].place(), artists["here"], *artists["bars"], *artists["says"]]
+        text.set(
+            text=f" {format_time(seconds)} ",
+            x=seconds,
+            ha="right" if far else "left",
+            color="white" if far else theme.COLOURS["text"],
+        )
+    return [
+        *artists["lines"],
+        *artists["labels"].place(),
+        artists["here"],
+        *artists["bars"],
+        *artists["says"],
+    ]
 
 
 def readout(result):
@@ -81,17 +94,19 @@ def readout(result):
     return [
         f"{format_bytes(result['size'])} of gradients on {result['n']:,} ranks, link {format_rate(link)}: "
         f"bytes/rate {format_time(naive)}, ring {format_time(whole)}",
-        f"algbw {format_rate(algbw * link)} = {format_share(algbw)} of the link; busbw {format_rate(bus * link)} = {format_share(bus)}",
-        f"in {result['count']:,.0f} buckets of {format_size(result['bucket'])}: {format_time(buckets)}, busbw "
-        f"{format_rate(bus_buckets * link)} = {format_share(bus_buckets)}",
+        f"algbw {format_rate(algbw * link)} = {format_share(algbw)} of the link; busbw "
+        f"{format_rate(bus * link)} = {format_share(bus)}",
+        f"in {result['count']:,.0f} buckets of {format_size(result['bucket'])}: {format_time(buckets)}, "
+        f"busbw {format_rate(bus_buckets * link)} = {format_share(bus_buckets)}",
     ]
 
 
 def alt(result):
     """What a reader who cannot see the picture needs."""
     return (
-        "Left: algorithm and bus bandwidth of a ring AllReduce as shares of the link's rate against the number of ranks; "
-        "right: the time of one gradient reduction by bytes over rate, by the ring formula, and in buckets."
+        "Left: algorithm and bus bandwidth of a ring AllReduce as shares of the link's rate against the "
+        "number of ranks; right: the time of one gradient reduction by bytes over rate, by the ring "
+        "formula, and in buckets."
     )
 
 

@@ -4,9 +4,9 @@ import numpy as np
 from matplotlib.collections import PolyCollection
 
 from labkit.collectives import replay, trace, unchunked_all_reduce
-from labkit.errors import InputRefused
 from labkit.show import theme
 from labkit.show.lab import Lab
+from labkit.show.sense import several_ranks, some_bytes
 from labkit.spec import Link
 from labkit.units import GB, format_share, format_size, format_time, us
 
@@ -16,8 +16,8 @@ MOST = 16
 
 def compute(n=8, size=2**24):
     """Both rings replayed on links of 5 µs and 50 GB/s."""
-    if n < 2:
-        raise InputRefused("One rank has no link to use. Choose N of at least 2.")
+    several_ranks(n)
+    some_bytes(size)
     runs = {
         "in N chunks": replay(trace("all_reduce", "ring", n), size, LINK),
         "whole": replay(unchunked_all_reduce(n), size, LINK),
@@ -57,7 +57,9 @@ def update(artists, result):
         low, high = rank / result["n"], (rank + 0.86) / result["n"]
         blocks.set_verts(_boxes(stop - busy, stop, low, high))
         waits.set_verts(_boxes(start, stop - busy, low, high))
-        title.set_text(f"{name}: {format_time(run.seconds)}, links carry data {format_share(run.occupancy)} of the time")
+        title.set_text(
+            f"{name}: {format_time(run.seconds)}, links carry data {format_share(run.occupancy)} of the time"
+        )
         moved += [waits, blocks, title]
     return moved
 
@@ -72,17 +74,20 @@ def readout(result):
     chunks, whole = result["runs"].values()
     n = result["n"]
     return [
-        f"{format_size(result['size'])} over {n} ranks, 5 µs and 50 GB/s: in chunks {format_time(chunks.seconds)}, whole "
-        f"{format_time(whole.seconds)} = {whole.seconds / chunks.seconds:.2f}x",
-        f"links carry data {format_share(chunks.occupancy)} of the time in chunks, {format_share(whole.occupancy)} whole",
+        f"{format_size(result['size'])} over {n} ranks, 5 µs and 50 GB/s: in chunks "
+        f"{format_time(chunks.seconds)}, whole {format_time(whole.seconds)} = "
+        f"{whole.seconds / chunks.seconds:.2f}x",
+        f"links carry data {format_share(chunks.occupancy)} of the time in chunks, "
+        f"{format_share(whole.occupancy)} whole",
     ]
 
 
 def alt(result):
     """What a reader who cannot see the picture needs."""
     return (
-        f"Two panels of {result['n']} links against time: with chunks every link carries data in every round, with the message "
-        "whole one link works at a time and the same AllReduce takes many times longer."
+        f"Two panels of {result['n']} links against time: with chunks every link carries data in every "
+        "round, with the message whole one link works at a time and the same AllReduce takes "
+        "many times longer."
     )
 
 

@@ -6,12 +6,14 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.patches import FancyArrowPatch
 
 from labkit.collectives import history, trace
-from labkit.errors import InputRefused
 from labkit.show import theme
 from labkit.show.lab import Lab
+from labkit.show.sense import several_ranks
 
 MOST = 8
-SHADE = LinearSegmentedColormap.from_list("contributors", ["#FFFFFF", "#D6E8F5", "#7DB8DE", theme.COLOURS["ring"]])
+SHADE = LinearSegmentedColormap.from_list(
+    "contributors", ["#FFFFFF", "#D6E8F5", "#7DB8DE", theme.COLOURS["ring"]]
+)
 
 
 def numbers(n: int) -> np.ndarray:
@@ -21,20 +23,23 @@ def numbers(n: int) -> np.ndarray:
 
 
 def compute(n=4, step=0):
-    """The state after ``step`` rounds: numbers, how many ranks are in each, and the sends of the next round."""
-    if n < 2:
-        raise InputRefused("A ring of one rank has nobody to pass to. Choose N of at least 2.")
+    """The state after ``step`` rounds: numbers, how many ranks are in each, and the next round's sends."""
+    several_ranks(n)
     ring = trace("all_reduce", "ring", n)
     shown = min(step, ring.rounds)
     state = list(history(ring, numbers(n)))[shown][:, :, 0]
     counts = list(history(ring, np.ones((n, n))))[shown][:, :, 0]  # ones add up to the number of contributors
     sends = [send for send in ring.sends() if send.round == shown]
-    return dict(n=n, step=shown, rounds=ring.rounds, state=state.astype(int), counts=counts.astype(int), sends=sends)
+    return dict(
+        n=n, step=shown, rounds=ring.rounds, state=state.astype(int), counts=counts.astype(int), sends=sends
+    )
 
 
 def build(figure):
     """Left: ranks x chunks; right: the ring with the messages of the next step."""
-    grid, ring = theme.axes(figure, columns=2, left=0.01, right=0.99, bottom=0.02, top=0.87, wspace=0.04, width_ratios=(1.35, 1))
+    grid, ring = theme.axes(
+        figure, columns=2, left=0.01, right=0.99, bottom=0.02, top=0.87, wspace=0.04, width_ratios=(1.35, 1)
+    )
     for ax in (grid, ring):
         ax.set_axis_off()
     grid.set(xlim=(-1.6, 8.1), ylim=(8.15, -0.75))
@@ -43,8 +48,13 @@ def build(figure):
     sent = PolyCollection([], facecolors="none", edgecolors=theme.COLOURS["bandwidth"], linewidths=2.6)
     for collection in (cells, sent):
         grid.add_collection(collection, autolim=False)
-    arrow = dict(arrowstyle="-|>", mutation_scale=16, lw=2, color=theme.COLOURS["bandwidth"], shrinkA=14, shrinkB=14)
-    arrows = [FancyArrowPatch((0, 0), (1, 1), connectionstyle="arc3,rad=-0.18", visible=False, **arrow) for _ in range(MOST)]
+    arrow = dict(
+        arrowstyle="-|>", mutation_scale=16, lw=2, color=theme.COLOURS["bandwidth"], shrinkA=14, shrinkB=14
+    )
+    arrows = [
+        FancyArrowPatch((0, 0), (1, 1), connectionstyle="arc3,rad=-0.18", visible=False, **arrow)
+        for _ in range(MOST)
+    ]
     for patch in arrows:
         ring.add_patch(patch)
     centred = dict(ha="center", va="center")
@@ -53,9 +63,14 @@ def build(figure):
         sent=sent,
         values=[grid.text(0, 0, "", fontsize=12, **centred) for _ in range(MOST * MOST)],
         rows=[grid.text(-0.15, 0, "", ha="right", va="center") for _ in range(MOST)],
-        columns=[grid.text(0, -0.12, "", ha="center", va="bottom", color=theme.COLOURS["muted"]) for _ in range(MOST)],
+        columns=[
+            grid.text(0, -0.12, "", ha="center", va="bottom", color=theme.COLOURS["muted"])
+            for _ in range(MOST)
+        ],
         arrows=arrows,
-        carried=[ring.text(0, 0, "", fontsize=11, color=theme.COLOURS["bandwidth"], **centred) for _ in range(MOST)],
+        carried=[
+            ring.text(0, 0, "", fontsize=11, color=theme.COLOURS["bandwidth"], **centred) for _ in range(MOST)
+        ],
         nodes=[ring.text(0, 0, "", fontsize=13, fontweight="bold", **centred) for _ in range(MOST)],
         middle=ring.text(0, 0, "", fontsize=11, color=theme.COLOURS["muted"], **centred),
         title=figure.text(0.02, 0.93, "", fontsize=12.5),
@@ -84,7 +99,10 @@ def _write_cells(artists, result, side, shares):
     for i, text in enumerate(artists["values"]):
         text.set_visible(i < n * n)
         if i < n * n:
-            text.set(text=str(result["state"].ravel()[i]), color="white" if shares[i] > 0.8 else theme.COLOURS["text"])
+            text.set(
+                text=str(result["state"].ravel()[i]),
+                color="white" if shares[i] > 0.8 else theme.COLOURS["text"],
+            )
             text.set_position(((i % n + 0.47) * side, (i // n + 0.47) * side))
     for i in range(MOST):
         artists["rows"][i].set(text=f"rank {i}" if i < n else "", y=(i + 0.47) * side)
@@ -107,11 +125,23 @@ def _write_ring(artists, result):
             artists["arrows"][i].set_positions(spots[i], spots[send.dst])
             middle = angle[i] - np.pi / n
             out = 1.36 if n > 2 else 0.62
-            artists["carried"][i].set(text=f"c{send.chunk}", position=(out * np.cos(middle), out * np.sin(middle)))
+            artists["carried"][i].set(
+                text=f"c{send.chunk}", position=(out * np.cos(middle), out * np.sin(middle))
+            )
     adds = bool(result["sends"]) and result["sends"][0].reduce
-    artists["middle"].set_text("" if not result["sends"] else "receiver\nadds" if adds else "receiver\nstores")
-    phase = "reduce-scatter" if adds else "all-gather" if result["sends"] else "finished: every rank holds every sum"
-    artists["title"].set_text(f"after step {result['step']} of {result['rounds']}; next: {phase}" if result["sends"] else phase)
+    artists["middle"].set_text(
+        "" if not result["sends"] else "receiver\nadds" if adds else "receiver\nstores"
+    )
+    phase = (
+        "reduce-scatter"
+        if adds
+        else "all-gather"
+        if result["sends"]
+        else "finished: every rank holds every sum"
+    )
+    artists["title"].set_text(
+        f"after step {result['step']} of {result['rounds']}; next: {phase}" if result["sends"] else phase
+    )
 
 
 def readout(result):
@@ -120,7 +150,8 @@ def readout(result):
     sends = ", ".join(f"{s.src}→{s.dst} c{s.chunk}" for s in result["sends"]) or "nothing: finished"
     rows = "; ".join(f"rank {r}: {' '.join(map(str, row))}" for r, row in enumerate(result["state"][:2]))
     return [
-        f"N = {n}, after step {result['step']} of {result['rounds']}: {full} of {n * n} cells hold the complete sum",
+        f"N = {n}, after step {result['step']} of {result['rounds']}: {full} of {n * n} cells hold the "
+        "complete sum",
         f"next: {sends}",
         rows,
     ]
@@ -129,8 +160,9 @@ def readout(result):
 def alt(result):
     """What a reader who cannot see the picture needs."""
     return (
-        f"A grid of {result['n']} ranks by {result['n']} chunks with the numbers each rank holds after step {result['step']}, "
-        "shaded by how many ranks have been added, beside a ring with the messages of the next step."
+        f"A grid of {result['n']} ranks by {result['n']} chunks with the numbers each rank holds after step "
+        f"{result['step']}, shaded by how many ranks have been added, beside a ring with the messages of "
+        "the next step."
     )
 
 

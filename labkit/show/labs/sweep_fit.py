@@ -1,4 +1,4 @@
-"""A sweep log beside its fit: time and bus bandwidth over size, the three regions, and the model it implies."""
+"""A sweep log beside its fit: time and bus bandwidth over size, three regions, and the model it implies."""
 
 import numpy as np
 
@@ -11,7 +11,11 @@ from labkit.show.lab import Lab
 from labkit.units import GB, format_bytes, format_rate, format_share, format_size, format_time
 
 SIZES = 2.0 ** np.arange(3, 34.51, 0.25)
-SHADES = {"latency": theme.COLOURS["latency"], "climb": theme.COLOURS["grid"], "plateau": theme.COLOURS["good"]}
+SHADES = {
+    "latency": theme.COLOURS["latency"],
+    "climb": theme.COLOURS["grid"],
+    "plateau": theme.COLOURS["good"],
+}
 WORDS = {"latency": "latency", "climb": "climb", "plateau": "plateau"}
 
 
@@ -20,17 +24,28 @@ def compute(log="a100-8gpu-nvswitch", nominal_GBps=300, algorithm="ring"):
     samples = sample_sweeps()
     sweep = read_sweep(samples.get(log, log))[0]
     if sweep.collective is None or sweep.n_ranks is None:
-        raise InputRefused("This log does not say which collective ran on how many ranks. Use read_sweep(path, n_ranks=...).")
+        raise InputRefused(
+            "This log does not say which collective ran on how many ranks. Use read_sweep(path, n_ranks=...)."
+        )
     fit = sweep.fit()
     factor = busbw_factor(sweep.collective, sweep.n_ranks)
-    inside = (SIZES >= fit.range[0]) & (SIZES <= fit.range[1])
+    inside = (fit.range[0] <= SIZES) & (fit.range[1] >= SIZES)
     fitted = np.where(inside, fit.predict(SIZES), np.nan)
     known = np.isfinite(fit.alpha) and np.isfinite(fit.bandwidth)
     model = np.full(SIZES.shape, np.nan)
     if known:
-        model = collective_cost(sweep.collective, algorithm, SIZES, sweep.n_ranks, fit.link(algorithm), segments=1).seconds
+        model = collective_cost(
+            sweep.collective, algorithm, SIZES, sweep.n_ranks, fit.link(algorithm), segments=1
+        ).seconds
     return dict(
-        log=log, sweep=sweep, fit=fit, factor=factor, nominal=nominal_GBps * GB, fitted=fitted, model=model, algorithm=algorithm
+        log=log,
+        sweep=sweep,
+        fit=fit,
+        factor=factor,
+        nominal=nominal_GBps * GB,
+        fitted=fitted,
+        model=model,
+        algorithm=algorithm,
     )
 
 
@@ -45,27 +60,45 @@ def build(figure):
     left.set(ylim=(2e-6, 1), title="time")
     right.set(ylim=(1e5, 3e12), title="bus bandwidth")
     shades = {
-        name: [ax.axvspan(1, 2, color=colour, alpha=0.16 if name != "climb" else 0.5, lw=0) for ax in (left, right)]
+        name: [
+            ax.axvspan(1, 2, color=colour, alpha=0.16 if name != "climb" else 0.5, lw=0)
+            for ax in (left, right)
+        ]
         for name, colour in SHADES.items()
     }
     series = (("model", theme.COLOURS["model"], 1.8, "--"), ("fitted", theme.COLOURS["bandwidth"], 2.6, "-"))
     curves = {
-        name: [ax.plot([], [], style, color=colour, lw=width)[0] for ax in (left, right)] for name, colour, width, style in series
+        name: [ax.plot([], [], style, color=colour, lw=width)[0] for ax in (left, right)]
+        for name, colour, width, style in series
     }
     return dict(
         shades=shades,
         names={
-            name: left.text(0, 0.965, WORDS[name], transform=left.get_xaxis_transform(), ha="center", va="top", color=theme.COLOURS["muted"])
+            name: left.text(
+                0,
+                0.965,
+                WORDS[name],
+                transform=left.get_xaxis_transform(),
+                ha="center",
+                va="top",
+                color=theme.COLOURS["muted"],
+            )
             for name in SHADES
         },
         curves=curves,
         dots=[ax.plot([], [], "o", ms=5, color=theme.COLOURS["measured"])[0] for ax in (left, right)],
         knee=[ax.axvline(2**10, color=theme.COLOURS["muted"], lw=1.2, ls=":") for ax in (left, right)],
         nominal=right.axhline(1e9, color=theme.COLOURS["ideal"], lw=1.4, ls="--"),
-        says=right.text(0.02, 1e9, "", transform=right.get_yaxis_transform(), va="bottom", color=theme.COLOURS["muted"]),
+        says=right.text(
+            0.02, 1e9, "", transform=right.get_yaxis_transform(), va="bottom", color=theme.COLOURS["muted"]
+        ),
         key=[
             figure.text(x, 0.945, name, ha="right", color=theme.COLOURS[colour], fontweight="bold")
-            for x, name, colour in ((0.865, "measured", "measured"), (0.905, "fit", "bandwidth"), (0.985, "model", "model"))
+            for x, name, colour in (
+                (0.865, "measured", "measured"),
+                (0.905, "fit", "bandwidth"),
+                (0.985, "model", "model"),
+            )
         ],
         title=figure.text(0.075, 0.945, "", fontsize=12),
     )
@@ -99,11 +132,14 @@ def update(artists, result):
             line.set_xdata([fit.knee] * 2)
     artists["nominal"].set_ydata([result["nominal"]] * 2)
     artists["says"].set(text=f"nominal {format_rate(result['nominal'])}", y=result["nominal"] * 1.1)
-    artists["title"].set_text(f"{sweep.collective.replace('_', ' ')} on {sweep.n_ranks} ranks; dotted line: the knee αB")
+    artists["title"].set_text(
+        f"{sweep.collective.replace('_', ' ')} on {sweep.n_ranks} ranks; dotted line: the knee αB"
+    )
     shades = [patch for patches in artists["shades"].values() for patch in patches]
     curves = [line for lines in artists["curves"].values() for line in lines]
     return [
-        *shades, *artists["names"].values(), *artists["knee"], artists["nominal"], artists["says"], *curves, *artists["dots"], artists["title"]
+        *shades, *artists["names"].values(), *artists["knee"], artists["nominal"], artists["says"],
+        *curves, *artists["dots"], artists["title"],
     ]  # fmt: skip
 
 
@@ -112,20 +148,22 @@ def readout(result):
     fit, sweep = result["fit"], result["sweep"]
     stands_out = fit.findings[0].kind.replace("_", " ") if fit.findings else "nothing"
     return [
-        f"{result['log']}: alpha {format_time(fit.alpha)} ± {format_time(fit.alpha_error)}, algbw limit {format_rate(fit.bandwidth)} ± "
-        f"{format_rate(fit.bandwidth_error)}",
-        f"knee αB {format_bytes(fit.knee)}; half of the bandwidth at {format_bytes(fit.half_power)}; plateau {format_rate(fit.plateau)} busbw = "
+        f"{result['log']}: alpha {format_time(fit.alpha)} ± {format_time(fit.alpha_error)}, algbw limit "
+        f"{format_rate(fit.bandwidth)} ± {format_rate(fit.bandwidth_error)}",
+        f"knee αB {format_bytes(fit.knee)}; half of the bandwidth at {format_bytes(fit.half_power)}; "
+        f"plateau {format_rate(fit.plateau)} busbw = "
         f"{format_share(fit.share_of(result['nominal']))} of nominal",
-        f"rests on {len(sweep.size)} sizes from {format_size(fit.range[0])} to {format_size(fit.range[1])}, {len(fit.regimes)} pieces; "
-        f"stands out first: {stands_out}",
+        f"rests on {len(sweep.size)} sizes from {format_size(fit.range[0])} to {format_size(fit.range[1])}, "
+        f"{len(fit.regimes)} pieces; stands out first: {stands_out}",
     ]
 
 
 def alt(result):
     """What a reader who cannot see the picture needs."""
     return (
-        f"Measured time and bus bandwidth of {result['log']} against message size on log axes, with the piecewise fit, the "
-        f"one-line model of a {result['algorithm']}, shaded latency, climb and plateau regions, and the nominal rate."
+        f"Measured time and bus bandwidth of {result['log']} against message size on log axes, with the "
+        f"piecewise fit, the one-line model of a {result['algorithm']}, shaded latency, climb and plateau "
+        "regions, and the nominal rate."
     )
 
 

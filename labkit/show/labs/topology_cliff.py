@@ -14,7 +14,7 @@ LAYERS = ("device memory", "links inside a node", "all ports of a node", "one po
 
 
 def compute(cluster="a100", ports=1, port_GBps=25.0, micro_batch=4, degree=8):
-    """Bandwidths of the preset with the chosen ports, and seconds of one layer's four AllReduces inside and across."""
+    """The preset's bandwidths with the chosen ports, and one layer's four AllReduces inside and across."""
     machine = load_cluster(cluster)
     rate = port_GBps * GB
     inside, across = topology.layer_seconds(machine, degree, np.append(PORTS, ports), rate, micro_batch)
@@ -67,7 +67,15 @@ def update(artists, result):
     inside.set_data(PORTS, np.full(PORTS.shape, result["inside"]))
     artists["dot"].set_data([result["ports"]], [result["across"][-1]])
     artists["ratio"].set_text(f"two nodes: {result['across'][-1] / result['inside']:.1f} x the time")
-    return [*artists["bars"], *artists["says"], across, inside, *artists["labels"].place(), artists["dot"], artists["ratio"]]
+    return [
+        *artists["bars"],
+        *artists["says"],
+        across,
+        inside,
+        *artists["labels"].place(),
+        artists["dot"],
+        artists["ratio"],
+    ]
 
 
 def readout(result):
@@ -75,19 +83,22 @@ def readout(result):
     rates, machine = result["rates"], result["machine"]
     memory, inside, node, port = rates.values()
     return [
-        f"{machine.name}: memory {format_rate(memory)}, inside {format_rate(inside)} ({memory / inside:.1f}x less), node's ports "
-        f"{format_rate(node)} ({inside / node:.1f}x less)",
-        f"per GPU when all {machine.gpus_per_node} send at once: {format_rate(node / machine.gpus_per_node)}; one port {format_rate(port)}",
-        f"TP {result['degree']}, four AllReduces of {format_bytes(result['payload'])}: one node {format_time(result['inside'])}, two nodes "
-        f"{format_time(result['across'][-1])} = {result['across'][-1] / result['inside']:.1f}x",
+        f"{machine.name}: memory {format_rate(memory)}, inside {format_rate(inside)} "
+        f"({memory / inside:.1f}x less), node's ports {format_rate(node)} ({inside / node:.1f}x less)",
+        f"per GPU when all {machine.gpus_per_node} send at once: "
+        f"{format_rate(node / machine.gpus_per_node)}; one port {format_rate(port)}",
+        f"TP {result['degree']}, four AllReduces of {format_bytes(result['payload'])}: one node "
+        f"{format_time(result['inside'])}, two nodes {format_time(result['across'][-1])} = "
+        f"{result['across'][-1] / result['inside']:.1f}x",
     ]
 
 
 def alt(result):
     """What a reader who cannot see the picture needs."""
     return (
-        f"Left: bandwidths of {result['machine'].name} from device memory to one network port on a log axis; right: time of "
-        "the four AllReduces of one tensor-parallel layer, in one node and over two, against the ports per node."
+        f"Left: bandwidths of {result['machine'].name} from device memory to one network port on a log "
+        "axis; right: time of the four AllReduces of one tensor-parallel layer, in one node and over two, "
+        "against the ports per node."
     )
 
 

@@ -6,10 +6,10 @@ import numpy as np
 from matplotlib.collections import LineCollection
 
 from labkit.collectives import ALGORITHMS, prove, replay, trace
-from labkit.errors import InputRefused
 from labkit.presets import cluster
 from labkit.show import theme
 from labkit.show.lab import Lab
+from labkit.show.sense import several_ranks
 from labkit.units import format_bytes, format_size, format_time
 
 SIZE = 2**20
@@ -19,13 +19,14 @@ ADDS, KEEPS = theme.COLOURS["compute"], theme.COLOURS["all_gather"]
 
 def choices() -> dict[str, str]:
     """Every (operation, algorithm) pair as words -> value."""
-    return {f"{op}, {how}".replace("_", " "): f"{op}/{how}" for op, names in ALGORITHMS.items() for how in names}
+    return {
+        f"{op}, {how}".replace("_", " "): f"{op}/{how}" for op, names in ALGORITHMS.items() for how in names
+    }
 
 
 def compute(n=8, what="all_reduce/ring", segments=1):
     """The trace, its proof and its cost for 1 MiB; a hierarchical one runs on nodes of two GPUs."""
-    if n < 2:
-        raise InputRefused("One rank sends nothing. Choose N of at least 2.")
+    several_ranks(n)
     op, how = what.split("/")
     machine = cluster("a100")
     pair = replace(machine.group(2), nodes=-(-n // 2)) if how == "hierarchical" else None
@@ -71,7 +72,9 @@ def update(artists, result):
     artists["dots"].set_data(start[:, 0], start[:, 1])
     for i, text in enumerate(artists["names"]):
         text.set(text=f"rank {i}" if i < n else "", y=height[i] if i < n else 0)
-    artists["title"].set_text(f"{result['op']}, {result['how']}, N = {n}: {made.rounds} rounds".replace("_", " "))
+    artists["title"].set_text(
+        f"{result['op']}, {result['how']}, N = {n}: {made.rounds} rounds".replace("_", " ")
+    )
     return [artists[key] for key in ("rounds", "keeps", "adds", "dots", "title")] + artists["names"]
 
 
@@ -79,19 +82,21 @@ def readout(result):
     """The three views in numbers."""
     proof, run = result["proof"], result["run"]
     return [
-        f"proved: {proof.messages} messages in {proof.rounds} rounds end in what {result['op']} promises, by contributors "
-        "and by real numbers",
-        f"{format_size(SIZE)}: a rank sends {format_bytes(run.sent.min())} to {format_bytes(run.sent.max())}, mean "
-        f"{format_bytes(run.mean)}; busiest rank {format_bytes(run.busiest)}",
-        f"on NVLink (preset a100): {format_time(run.seconds)}; links carry data {100 * run.occupancy:.0f} % of the time",
+        f"proved: {proof.messages} messages in {proof.rounds} rounds end in what {result['op']} promises, "
+        "by contributors and by real numbers",
+        f"{format_size(SIZE)}: a rank sends {format_bytes(run.sent.min())} to "
+        f"{format_bytes(run.sent.max())}, mean {format_bytes(run.mean)}; busiest rank "
+        f"{format_bytes(run.busiest)}",
+        f"on NVLink (preset a100): {format_time(run.seconds)}; links carry data {100 * run.occupancy:.0f} % "
+        "of the time",
     ]
 
 
 def alt(result):
     """What a reader who cannot see the picture needs."""
     return (
-        f"Ranks in rows and rounds in columns for {result['op']} by {result['how']} on {result['n']} ranks: a line for every "
-        "message, dark where the receiver adds it, light where it stores it."
+        f"Ranks in rows and rounds in columns for {result['op']} by {result['how']} on {result['n']} ranks: "
+        "a line for every message, dark where the receiver adds it, light where it stores it."
     )
 
 

@@ -3,10 +3,10 @@
 import numpy as np
 
 from labkit.collectives import volume
-from labkit.errors import InputRefused
 from labkit.show import theme, ticks
 from labkit.show.lab import Lab
 from labkit.show.labels import EndLabels
+from labkit.show.sense import several_ranks, some_bytes
 from labkit.units import format_bytes, format_size
 
 RANKS = np.unique(np.round(2.0 ** np.arange(1, 14.01, 1 / 32))).astype(int)
@@ -20,8 +20,8 @@ CURVES = (
 
 def compute(n=8, size=2**30):
     """The busiest rank's traffic in units of S over all N, and in bytes at ``n``."""
-    if n < 2:
-        raise InputRefused("One rank sends nothing: the volume is 0 B. Choose N of at least 2.")
+    several_ranks(n)
+    some_bytes(size)
     curves = {label: volume(op, algorithm, 1.0, RANKS)[2] for label, op, algorithm, _ in CURVES}
     here = {label: volume(op, algorithm, 1.0, n)[2] for label, op, algorithm, _ in CURVES}
     return dict(n=n, size=float(size), curves=curves, here=here)
@@ -33,7 +33,9 @@ def build(figure):
     ticks.scale(ax.xaxis, "number", log=2, most=8)
     ax.set_yscale("log", base=2)
     ticks.scale(ax.yaxis, "number", log=2, most=6)
-    ax.set(xlim=(2, RANKS[-1]), ylim=(0.4, 20), xlabel="ranks N", ylabel="busiest rank's traffic, in units of S")
+    ax.set(
+        xlim=(2, RANKS[-1]), ylim=(0.4, 20), xlabel="ranks N", ylabel="busiest rank's traffic, in units of S"
+    )
     lines = [ax.plot([], [], color=theme.COLOURS[colour], label=label)[0] for label, _, _, colour in CURVES]
     return dict(
         ax=ax,
@@ -57,8 +59,7 @@ def readout(result):
     """Units of S and bytes at N."""
     size = result["size"]
     parts = [
-        f"{label}: {value:.4g} S = {format_bytes(value * size)}"
-        for label, value in result["here"].items()
+        f"{label}: {value:.4g} S = {format_bytes(value * size)}" for label, value in result["here"].items()
     ]
     return [f"N = {result['n']:,}, S = {format_size(size)}", ", ".join(parts[:2]), ", ".join(parts[2:])]
 
@@ -66,8 +67,9 @@ def readout(result):
 def alt(result):
     """What a reader who cannot see the picture needs."""
     return (
-        "Traffic of the busiest rank in units of S against the number of ranks to 16,384: ring AllReduce tends to 2, "
-        "AllGather, ReduceScatter and AllToAll to 1, a Broadcast chain stays at 1, trees grow with log2 N."
+        "Traffic of the busiest rank in units of S against the number of ranks to 16,384: ring AllReduce "
+        "tends to 2, AllGather, ReduceScatter and AllToAll to 1, a Broadcast chain stays at 1, trees grow "
+        "with log2 N."
     )
 
 

@@ -1,0 +1,107 @@
+"""What holds for every lab at every setting tried here: numbers, nothing clipped, calm answers to nonsense."""
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+from labkit.show import labs, still
+
+# Both ends of the controls, and combinations that stretch a figure.
+SETTINGS = {
+    "alpha_beta": [
+        {},
+        {"n": 2, "size": 2**10, "op": "all_to_all", "segments": "1"},
+        {"n": 1024, "size": 2**34, "alpha_us": 50, "bandwidth_GBps": 5, "op": "broadcast"},
+        {"n": 1024, "size": 2**30, "op": "reduce_scatter", "bandwidth_GBps": 450},
+    ],
+    "bus_bandwidth": [
+        {},
+        {"n": 2, "link_GBps": 450, "billions": 1, "bucket": 2**20},
+        {"n": 1024, "link_GBps": 10, "billions": 70, "gradient_bytes": 4, "bucket": 2**20},
+    ],
+    "link_use": [{}, {"n": 2, "size": 2**10}, {"n": 16, "size": 2**30}],
+    "pipeline_transfer": [{}, {"p": 2, "m": 4, "c": 0.0}, {"p": 8, "m": 32, "c": 1.0}],
+    "ring_walk": [{}, {"n": 2, "step": 1}, {"n": 8, "step": 14}, {"n": 8, "step": 5}, {"n": 5, "step": 14}],
+    "scaling_story": [
+        {},
+        {"cluster": "h100", "mode": "weak", "batch": 2**22, "taper": 0.1, "n": 1024},
+        {"cluster": "cloud-25gbe", "ports": 0.125, "gradient": 80, "overlap": 1.0, "n": 8},
+        {"cluster": "a100", "bucket": 1e6, "mode": "weak", "n": 512},
+    ],
+    "sweep_fit": [
+        {},
+        {"log": "gh200-2x4-sockets", "nominal_GBps": 25},
+        {"log": "h100-2x8-infiniband", "nominal_GBps": 900},
+    ],
+    "topology_cliff": [
+        {},
+        {"cluster": "gb200-nvl72", "ports": 8, "port_GBps": 50, "micro_batch": 8},
+        {"cluster": "l40s-pcie", "port_GBps": 12.5, "micro_batch": 1},
+        {"cluster": "v100"},
+    ],
+    "trace_rounds": [
+        {},
+        {"n": 2, "what": "barrier/recursive_doubling"},
+        {"n": 16, "what": "all_reduce/ring"},
+        {"n": 13, "what": "all_reduce/double_tree", "segments": 3},
+        {"n": 16, "what": "all_to_all/hierarchical"},
+    ],
+    "volume_by_ranks": [{}, {"n": 2, "size": 2**20}, {"n": 16384, "size": 2**34}],
+}
+CASES = [(name, setting) for name, settings in SETTINGS.items() for setting in settings]
+each_setting = pytest.mark.parametrize(("name", "setting"), CASES, ids=[f"{n}-{s}" for n, s in CASES])
+
+
+@cache
+def shown_at(name, *items):
+    """The lab at one setting; drawing is the slow part, so each is drawn once."""
+    return still(getattr(labs, name), **dict(items))
+
+
+def test_every_lab_is_tried():
+    assert set(SETTINGS) == set(labs.__all__)
+
+
+@each_setting
+def test_numbers_stand_below_the_picture_in_lines_that_fit(name, setting):
+    shown = shown_at(name, *setting.items())
+    lengths = [len(line) for line in shown.facts]
+    assert max(lengths) <= 120 and any(c.isdigit() for c in "".join(shown.facts))
+    assert len(shown.facts) == len(shown_at(name).facts)
+    assert len(shown.alt) > 40
+
+
+@each_setting
+def test_nothing_is_cut_off_at_the_edge(name, setting):
+    pixels = shown_at(name, *setting.items()).picture._pixels()[..., :3]
+    edges = {"top": pixels[0], "bottom": pixels[-1], "left": pixels[:, 0], "right": pixels[:, -1]}
+    assert [edge for edge, line in edges.items() if (line < 250).any()] == []
+
+
+@each_setting
+def test_a_picture_is_drawn(name, setting):
+    pixels = shown_at(name, *setting.items()).picture._pixels()
+    packed = np.ascontiguousarray(pixels).view(np.uint32)  # one number for the four bytes of a pixel
+    assert len(np.unique(packed)) > 20
+
+
+@pytest.mark.parametrize(
+    ("name", "setting", "says"),
+    [
+        ("alpha_beta", {"n": 1}, "at least 2"),
+        ("alpha_beta", {"size": 0}, "above 0"),
+        ("bus_bandwidth", {"n": 1}, "at least 2"),
+        ("link_use", {"n": 1}, "at least 2"),
+        ("link_use", {"size": 0}, "above 0"),
+        ("ring_walk", {"n": 1}, "at least 2"),
+        ("trace_rounds", {"n": 1}, "at least 2"),
+        ("trace_rounds", {"n": 7, "what": "all_reduce/hierarchical"}, "whole domains"),
+        ("volume_by_ranks", {"n": 1}, "at least 2"),
+        ("scaling_story", {"n": 1024, "batch": 512}, "cannot be shared"),
+    ],
+)
+def test_nonsense_gets_a_calm_sentence_in_the_figures_place(name, setting, says):
+    shown = still(getattr(labs, name), **setting)
+    assert len(shown.facts) == 1 and says in shown.facts[0]
+    assert shown._repr_mimebundle_()[0]["image/png"]
