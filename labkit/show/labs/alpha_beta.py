@@ -24,8 +24,9 @@ def compute(op="all_reduce", n=8, size=2**20, alpha_us=5.0, bandwidth_GBps=50.0,
     link = fit.link("ring") if fit else Link(alpha_us * us, bandwidth_GBps * 1e9)
     pieces = None if segments == "best" else 1
     names = [name for name in DRAWN if name in ALGORITHMS[op]]
-    curves = {name: collective_cost(op, name, SIZES, n, link, pieces).seconds for name in names}
-    here = {name: collective_cost(op, name, float(size), n, link, pieces).seconds for name in names}
+    sizes = np.append(SIZES, float(size))  # one call an algorithm: the curve, and the marked size
+    seconds = {name: collective_cost(op, name, sizes, n, link, pieces).seconds for name in names}
+    curves, here = ({name: s[part] for name, s in seconds.items()} for part in (slice(-1), -1))
     best = min(here, key=here.get)
     small = min(names, key=lambda name: curves[name][0])
     large = min(names, key=lambda name: curves[name][-1])
@@ -51,6 +52,7 @@ def build(figure):
     ticks.scale(ax.xaxis, "size", log=2, most=8)
     ticks.scale(ax.yaxis, "time", log=10, most=8)
     ax.set(xlim=(SIZES[0], SIZES[-1]), ylim=(1e-6, 1e2), xlabel="message size S", ylabel="time")
+    ax.set_title("thick: the cheapest at S, with its time; diamond: the crossover")
     lines = {
         name: ax.plot([], [], color=theme.COLOURS[name], label=name.replace("_", " "))[0] for name in DRAWN
     }
@@ -62,7 +64,6 @@ def build(figure):
         dot=ax.plot([], [], "o", color=theme.COLOURS["text"], ms=7)[0],
         says=ax.text(0, 1.6e-6, "", color=theme.COLOURS["text"]),
         switch=ax.plot([], [], "D", color=theme.COLOURS["muted"], ms=7, mfc="white", mew=1.8)[0],
-        title=ax.text(0, 1.03, "", transform=ax.transAxes, fontsize=12),
     )
 
 
@@ -77,20 +78,15 @@ def update(artists, result):
     artists["here"].set_xdata([size, size])
     artists["dot"].set_data([size], [best])
     right = size < 2**27  # the marker's text goes to the side with more room
-    artists["says"].set(
-        text=f"  S = {format_size(size)}: {format_time(best)}  ", x=size, ha="left" if right else "right"
-    )
+    artists["says"].set(text=f"  {format_time(best)}  ", x=size, ha="left" if right else "right")
     curve = result["curves"][result["large"]]
     crossing = np.isfinite(result["switch"]) and SIZES[0] <= result["switch"] <= SIZES[-1]
     artists["switch"].set_visible(bool(crossing))
     if crossing:
         height = np.exp(np.interp(np.log(result["switch"]), np.log(SIZES), np.log(curve)))
         artists["switch"].set_data([result["switch"]], [height])
-    artists["title"].set_text(
-        f"{_name(result['op'])} on {result['n']:,} ranks; thick: cheapest here; diamond: crossover"
-    )
     labels = artists["labels"].place()
-    moved = [artists[key] for key in ("here", "switch", "dot", "says", "title")]
+    moved = [artists[key] for key in ("here", "switch", "dot", "says")]
     return [*artists["lines"].values(), *labels, *moved]
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 
 from labkit.collectives import busbw_factor, collective_cost
+from labkit.course.chapter2_bandwidth import sample
 from labkit.errors import InputRefused
 from labkit.evidence.sweep import read_sweep
 from labkit.presets import sample_sweeps
@@ -21,13 +22,7 @@ WORDS = {"latency": "latency", "climb": "climb", "plateau": "plateau"}
 
 def compute(log="a100-8gpu-nvswitch", nominal_GBps=300, algorithm="ring"):
     """Reads a shipped sweep by name, or any log by path, and fits its first table."""
-    samples = sample_sweeps()
-    sweep = read_sweep(samples.get(log, log))[0]
-    if sweep.collective is None or sweep.n_ranks is None:
-        raise InputRefused(
-            "This log does not say which collective ran on how many ranks. Use read_sweep(path, n_ranks=...)."
-        )
-    fit = sweep.fit()
+    sweep, fit = sample(log) if log in sample_sweeps() else _read(log)
     factor = busbw_factor(sweep.collective, sweep.n_ranks)
     inside = (fit.range[0] <= SIZES) & (fit.range[1] >= SIZES)
     fitted = np.where(inside, fit.predict(SIZES), np.nan)
@@ -47,6 +42,17 @@ def compute(log="a100-8gpu-nvswitch", nominal_GBps=300, algorithm="ring"):
         model=model,
         algorithm=algorithm,
     )
+
+
+def _read(path):
+    """The first table of a reader's own log, and its fit."""
+    sweep = read_sweep(path)[0]
+    if sweep.collective is None or sweep.n_ranks is None:
+        raise InputRefused(
+            "This log does not say which collective ran on how many ranks. "
+            "Read it with read_sweep(path, n_ranks=...) and fit that."
+        )
+    return sweep, sweep.fit()
 
 
 def build(figure):

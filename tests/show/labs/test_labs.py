@@ -1,4 +1,4 @@
-"""What holds for every lab at every setting tried here: numbers, nothing clipped, calm answers to nonsense."""
+"""What holds for every lab at every setting tried: numbers, nothing cut off, calm answers to nonsense."""
 
 from functools import cache
 
