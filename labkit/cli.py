@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from labkit.errors import InputRefused
 from labkit.evidence.sweep import Sweep, read_sweep
-from labkit.units import format_rate, format_size, format_time
+from labkit.units import GB, format_rate, format_share, format_size, format_time
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -22,6 +22,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     sweep.add_argument("files", nargs="+", metavar="FILE", help="a log")
     sweep.add_argument("--ranks", type=int, metavar="N", help="ranks, where the log does not tell")
+    sweep.add_argument(
+        "--nominal",
+        type=float,
+        metavar="GBps",
+        help="rate of one direction of the link, to judge the plateau by",
+    )
     sweep.add_argument("--json", action="store_true", help="a JSON list with one object for each table")
     sweep.set_defaults(run=_sweep)
     arguments = parser.parse_args(argv)
@@ -33,6 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _sweep(arguments: argparse.Namespace) -> int:
     """Answer the readable files, refuse the others one sentence each."""
     answers, refused = [], False
+    nominal = arguments.nominal and arguments.nominal * GB
     for file in arguments.files:
         try:
             tables = read_sweep(file, arguments.ranks)
@@ -42,17 +49,19 @@ def _sweep(arguments: argparse.Namespace) -> int:
             continue
         answers += [(file, number, table) for number, table in enumerate(tables, 1)]
     if arguments.json:
-        print(json.dumps([_as_json(file, sweep) for file, _, sweep in answers], indent=2, allow_nan=False))
+        tables = [_as_json(file, sweep, nominal) for file, _, sweep in answers]
+        print(json.dumps(tables, indent=2, allow_nan=False))
     elif answers:
         several = {file for file, number, _ in answers if number > 1}
-        print("\n\n".join(_report(f"{f}, table {n}" if f in several else f, s) for f, n, s in answers))
+        named = ((f"{f}, table {n}" if f in several else f, s) for f, n, s in answers)
+        print("\n\n".join(_report(name, sweep, nominal) for name, sweep in named))
     return 2 if refused else 0
 
 
-def _fit(sweep: Sweep):
+def _fit(sweep: Sweep, nominal: float | None = None):
     """The fit and its warnings, or None and why there is none."""
     try:
-        fit = sweep.fit()
+        fit = sweep.fit(nominal)
     except InputRefused as refusal:
         return None, [str(refusal)]
     return fit, list(fit.warnings)
@@ -62,8 +71,8 @@ def _stands_out(fit) -> list[str]:
     return [finding.message for finding in fit.findings] if fit is not None else []
 
 
-def _as_json(file: str, sweep: Sweep) -> dict:
-    fit, said = _fit(sweep)
+def _as_json(file: str, sweep: Sweep, nominal: float | None) -> dict:
+    fit, said = _fit(sweep, nominal)
 
     def number(name: str) -> float | None:
         value = float(getattr(fit, name, math.nan))
@@ -89,9 +98,9 @@ def _with_error(value: float, error: float, form) -> str:
     return form(value) + (f" ± {form(error)}" if math.isfinite(error) and error > 0 else "")
 
 
-def _report(title: str, sweep: Sweep) -> str:
+def _report(title: str, sweep: Sweep, nominal: float | None) -> str:
     """The readable report of one table."""
-    fit, said = _fit(sweep)
+    fit, said = _fit(sweep, nominal)
     smallest, largest = format_size(sweep.size.min()), format_size(sweep.size.max())
     facts = [
         ("collective", sweep.collective or "not told by the log"),
@@ -99,11 +108,15 @@ def _report(title: str, sweep: Sweep) -> str:
         ("rows", f"{sweep.size.size}, {smallest} to {largest}" + ", in place too" * bool(sweep.in_place)),
     ]
     if fit is not None:
+        share = f", {format_share(fit.plateau_share)} of nominal" if math.isfinite(fit.plateau_share) else ""
         facts += [
             ("latency", _with_error(fit.alpha, fit.alpha_error, format_time) + " (alpha)"),
             ("bandwidth", _with_error(fit.bandwidth, fit.bandwidth_error, format_rate) + " (size over time)"),
             ("knee", _with_error(fit.knee, math.nan, format_size) + " (alpha x bandwidth)"),
-            ("plateau", _with_error(fit.plateau, math.nan, format_rate) + " (busbw of the largest sizes)"),
+            (
+                "plateau",
+                _with_error(fit.plateau, math.nan, format_rate) + " (busbw of the largest sizes)" + share,
+            ),
             ("regions", "; ".join(map(_region, fit.regions)) or "cannot be told from these rows"),
         ]
     lines: dict[str, list[str]] = {}

@@ -5,26 +5,22 @@ used only for message sizes, which come in powers of two.
 """
 
 import math
-import re
 
-from labkit.errors import InputRefused
+import numpy as np
 
 KiB, MiB, GiB, TiB = 2**10, 2**20, 2**30, 2**40
 KB, MB, GB, TB = 1e3, 1e6, 1e9, 1e12
 us, ms = 1e-6, 1e-3
 
-_SIZES = {
-    "": 1,
-    "B": 1,
-    "KIB": KiB,
-    "MIB": MiB,
-    "GIB": GiB,
-    "TIB": TiB,
-    "KB": KB,
-    "MB": MB,
-    "GB": GB,
-    "TB": TB,
-}
+
+def plain(value):
+    """A single value (0-d array or NumPy scalar) as a Python one, any other array as it is.
+
+    >>> plain(np.float64(2.5)), plain(np.array("inside")), plain(np.ones(2)).tolist()
+    (2.5, 'inside', [1.0, 1.0])
+    """
+    value = np.asarray(value)
+    return value.item() if value.ndim == 0 else value
 
 
 def digits(value: float, significant: int = 3) -> str:
@@ -104,18 +100,3 @@ def format_share(share: float) -> str:
     ('42.9 %', '8.61 %')
     """
     return f"{digits(100 * share)} %"
-
-
-def parse_bytes(text: str | float) -> float:
-    """Bytes of a size as people write it: ``64KiB``, ``1.5 GB``, ``4096``; nccl-tests' bare K, M, G: binary.
-
-    >>> parse_bytes("64 KiB"), parse_bytes("8M"), parse_bytes("1.5GB"), parse_bytes(4096)
-    (65536.0, 8388608.0, 1500000000.0, 4096.0)
-    """
-    match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?)\s*([A-Za-z]*)\s*", str(text))
-    unit = match and (
-        match[2].upper() + "IB" if match[2].upper() in ("K", "M", "G", "T") else match[2].upper()
-    )
-    if not match or unit not in _SIZES:
-        raise InputRefused(f"{text!r} is not a size; write a number with B, KiB, MiB, GiB, kB, MB or GB")
-    return float(match[1]) * _SIZES[unit]

@@ -1,6 +1,7 @@
 """Collectives: one trace, three views (proof, cost, picture), and closed forms held equal to it."""
 
 from labkit.collectives.algorithms import trace
+from labkit.collectives.buckets import bucket_count
 from labkit.collectives.busbw import algbw, busbw, busbw_factor
 from labkit.collectives.cost import Cost, Volume, best_segments, collective_cost, volume
 from labkit.collectives.crossover import crossover
@@ -13,16 +14,14 @@ from labkit.collectives.equivalence import (
 from labkit.collectives.names import ALGORITHMS
 from labkit.collectives.prove import Proof, history, prove, run
 from labkit.collectives.replay import Replay, replay
+from labkit.collectives.sends import Send, Trace, from_sends
 from labkit.collectives.topology import (
     bit_reversed,
-    crossing_hops,
     crossing_share,
     flat_against_hierarchical,
     placed,
-    positions,
     ring_orders,
 )
-from labkit.collectives.trace import Send, Trace, from_sends
 
 __all__ = [
     "ALGORITHMS",
@@ -36,18 +35,17 @@ __all__ = [
     "all_reduce_in_halves",
     "best_segments",
     "bit_reversed",
+    "bucket_count",
     "busbw",
     "busbw_factor",
     "change_layout",
     "collective_cost",
-    "crossing_hops",
     "crossing_share",
     "crossover",
     "flat_against_hierarchical",
     "from_sends",
     "history",
     "placed",
-    "positions",
     "prove",
     "reduce_loss",
     "replay",

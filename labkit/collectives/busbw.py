@@ -8,11 +8,9 @@ in-switch reduction moves fewer bytes and may show a busbw above the link rate.
 import numpy as np
 
 from labkit.collectives.names import check_operation
-from labkit.collectives.place import check_ranks, place
+from labkit.collectives.place import check_ranks
 from labkit.errors import InputRefused
-from labkit.spec import Link
-
-_ALL_RANKS = place(Link(0.0, 1.0))
+from labkit.units import plain
 
 
 def busbw_factor(op, n):
@@ -22,14 +20,14 @@ def busbw_factor(op, n):
     (1.75, 0.875, 1.0)
     """
     check_operation(op)
-    n = check_ranks(n, _ALL_RANKS)
+    n = check_ranks(n)
     if op == "barrier":
         raise InputRefused("a barrier carries no bytes and has no bandwidth; compare its time instead")
     if op in ("broadcast", "reduce", "send_recv"):
         factor = np.ones_like(n)
     else:
         factor = (2 if op == "all_reduce" else 1) * (n - 1) / n
-    return float(factor) if factor.ndim == 0 else factor
+    return plain(factor)
 
 
 def busbw(op, n, algbw):
@@ -49,5 +47,4 @@ def algbw(op, n, busbw):
     """
     factor = np.asarray(busbw_factor(op, n))
     with np.errstate(divide="ignore", invalid="ignore"):
-        result = np.where(factor > 0, busbw / factor, np.nan)
-    return float(result) if result.ndim == 0 else result
+        return plain(np.where(factor > 0, busbw / factor, np.nan))

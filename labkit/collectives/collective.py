@@ -1,24 +1,23 @@
 """What a collective promises: who holds what at the start, and who must hold what at the end.
 
 State is "rank r's copy of chunk c contains the contributions of ranks i": a boolean array (rank, chunk,
-contributor). This is MSCCL's definition of a collective: an initial state and a postcondition (Cowan et
-al., MSCCLang, 2023).
+contributor). A collective is an initial state and a postcondition, as in MSCCLang (Cowan et al. 2023).
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from labkit.collectives.trace import Trace
+from labkit.collectives.sends import Trace
 
 
 @dataclass(frozen=True, slots=True)
 class Collective:
-    """Initial state and postcondition.
+    """Initial state and postcondition, as boolean arrays.
 
-    ``holds``: (rank, chunk) that a rank has at the start, its own data and nothing else. ``wants``: (rank,
-    chunk) that a rank must have at the end, with exactly the ``contributors`` (chunk, contributor); other
-    chunks are not looked at.
+    ``holds`` (rank, chunk): what a rank has at the start, its own data and nothing else. ``wants`` (rank,
+    chunk): what it must have at the end, with exactly the ``contributors`` (chunk, contributor). Other chunks
+    are not looked at.
     """
 
     holds: np.ndarray
@@ -56,10 +55,11 @@ def _ends(trace: Trace) -> tuple[np.ndarray, np.ndarray]:
     chunk = np.arange(trace.chunks)
     root = np.zeros_like(chunk)
     owner = chunk * trace.n // trace.chunks
+    sender, piece = chunk // trace.parts, chunk % trace.parts  # where every rank has its own message
     if trace.op == "all_to_all":
-        return chunk // trace.n, chunk % trace.n
+        return sender, piece * trace.n // trace.parts
     if trace.op == "send_recv":
-        return chunk, (chunk + 1) % trace.n
+        return sender, (sender + 1) % trace.n
     if trace.op in ("all_gather", "barrier", "gather"):
         return owner, root
     return root, root if trace.op == "reduce" else owner

@@ -14,9 +14,10 @@ import numpy as np
 from labkit.collectives.closed import every_peer, exchange, hierarchical, rings, trees
 from labkit.collectives.names import check_pair, takes_segments
 from labkit.collectives.place import Place, check_ranks, check_whole_domains, place
-from labkit.collectives.volume import shares
+from labkit.collectives.shares import shares
 from labkit.errors import InputRefused
 from labkit.spec import Cluster, Link
+from labkit.units import plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,7 @@ def collective_cost(op, algorithm, size, n, link_or_cluster: Link | Cluster, seg
     seconds = np.where(several, seconds, 0.0)
     steps = np.where(several, steps, 0.0)
     carried = shares(op, algorithm, n, at, segments).busiest * size
-    return Cost(*map(_plain, np.broadcast_arrays(seconds, carried, steps)))
+    return Cost(*_together(seconds, carried, steps))
 
 
 def volume(op, algorithm, size, n, segments=1, link_or_cluster: Link | Cluster | None = None) -> Volume:
@@ -76,7 +77,7 @@ def volume(op, algorithm, size, n, segments=1, link_or_cluster: Link | Cluster |
     size, n, at = _checked(op, algorithm, size, n, somewhere)
     found = shares(op, algorithm, n, at, _pieces(op, algorithm, size, n, at, segments))
     least, mean, busiest = found.least * size, found.total / n * size, found.busiest * size
-    return Volume(*map(_plain, np.broadcast_arrays(least, mean, busiest)))
+    return Volume(*_together(least, mean, busiest))
 
 
 def best_segments(op, algorithm, size, n, link_or_cluster: Link | Cluster):
@@ -87,7 +88,7 @@ def best_segments(op, algorithm, size, n, link_or_cluster: Link | Cluster):
     498.0
     """
     size, n, at = _checked(op, algorithm, size, n, link_or_cluster)
-    return _plain(_pieces(op, algorithm, size, n, at, None))
+    return plain(_pieces(op, algorithm, size, n, at, None))
 
 
 def _checked(op, algorithm, size, n, link_or_cluster):
@@ -188,7 +189,6 @@ def _one_way(op, algorithm, size, n, at: Place, segments):
     return form[algorithm](size, n, at)
 
 
-def _plain(value):
-    """A Python float for a single value, else the array itself (writable)."""
-    value = np.asarray(value, dtype=float)
-    return float(value) if value.ndim == 0 else value.copy()
+def _together(*values) -> list:
+    """The values broadcast to one shape, as floats: Python ones, or arrays of their own (writable)."""
+    return [plain(np.array(value, dtype=float)) for value in np.broadcast_arrays(*values)]

@@ -4,6 +4,7 @@ import numpy as np
 
 from labkit.collectives.cost import collective_cost
 from labkit.spec import Cluster, Link
+from labkit.units import plain
 
 _SMALLEST, _LARGEST = 1.0, 2.0**60
 _POINTS = 241
@@ -19,8 +20,8 @@ def crossover(op, first, second, n, link_or_cluster: Link | Cluster, segments=No
     and 2**60; of several, the largest.
 
     Both costs are continuous in size, so the sign of their difference is followed on a logarithmic grid and
-    its last change bisected; on a flat Link with given segments both are straight lines and the size is
-    their intersection.
+    its last change bisected. On a flat Link with given segments both costs are straight lines, and the size
+    is the one at which they meet.
 
     >>> from labkit.spec import Link
     >>> size = crossover("all_reduce", "recursive_doubling", "ring", 8, Link(5e-6, 50e9), segments=1)
@@ -47,8 +48,7 @@ def crossover(op, first, second, n, link_or_cluster: Link | Cluster, segments=No
         found = _bisect(lambda size: np.subtract(*seconds(size)), grid, signs)[..., 0]
     always_first, always_second = (signs <= 0).all(axis=-1), (signs >= 0).all(axis=-1)
     found = np.where(always_first, np.inf, np.where(always_second, 0.0, found))
-    found = np.where(always_first & always_second, np.nan, found)
-    return float(found) if found.ndim == 0 else found
+    return plain(np.where(always_first & always_second, np.nan, found))
 
 
 def _seconds(op, algorithm, size, n, link_or_cluster, segments):
@@ -64,7 +64,7 @@ def _bisect(difference, grid, signs):
     last = len(grid) - 1 - np.argmax((signs != final)[..., ::-1], axis=-1)[..., None]
     low, high = grid[last], grid[np.minimum(last + 1, len(grid) - 1)]
     steps = np.linspace(0.0, 1.0, 33)
-    for _ in range(7):  # each pass looks 32 times closer, all its sizes in one call
+    for _ in range(6):  # each pass looks 32 times closer, all its sizes in one call
         sizes = low * (high / low) ** steps
         reached = np.sign(difference(sizes)) == final
         reached[..., -1] = True

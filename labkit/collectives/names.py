@@ -2,6 +2,8 @@
 
 from labkit.errors import InputRefused
 
+# For reduce_scatter and all_gather the two names with "doubling" mean the same sends: recursive doubling, and
+# for the reduce_scatter its mirror image, recursive halving.
 _EXCHANGE = ("ring", "halving_doubling", "recursive_doubling", "pairwise", "hierarchical")
 _ROOTED = ("linear", "tree", "double_tree", "ring", "hierarchical")
 

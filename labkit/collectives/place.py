@@ -1,8 +1,9 @@
 """Where ranks sit: the numbers of a Link or a Cluster that every formula and every replay works with.
 
-Ranks fill the domains (GPUs that share the fast links) in order. Inside a domain each rank has a port of
-the fast link; across, each domain has ``ports`` network ports, and the GPU with local index l uses port l *
-ports // domain.
+Ranks fill the domains (GPUs that share the fast links) in order. Inside a domain each rank has a port of its
+own into the fast link; across, each domain has ``ports`` network ports, and local index l uses port
+l * ports // domain. Two rules that follow from the seats stand here too, because the traces and the closed
+forms both obey them: how many rings run, and when partners are found by XOR.
 """
 
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from labkit.collectives.levels import power_of_two
 from labkit.errors import InputRefused
 from labkit.spec import Cluster, Link
 
@@ -56,10 +58,27 @@ class Place:
 
     def where(self, rank: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(domain, network port counted over all domains) of each rank, whole numbers."""
-        rank = np.asarray(rank)
-        domain = rank // int(self.domain)
-        local = rank % int(self.domain)
-        return domain, domain * int(self.ports) + local * int(self.ports) // int(self.domain)
+        return seat(np.asarray(rank), int(self.domain), int(self.ports))
+
+
+def seat(rank, domain: int, ports: int):
+    """(domain, network port counted over all domains) of each rank, for domains of so many GPUs and ports.
+
+    >>> seat(np.arange(6), domain=4, ports=2)
+    (array([0, 0, 0, 0, 1, 1]), array([0, 0, 1, 1, 2, 2]))
+    """
+    return rank // domain, rank // domain * ports + rank % domain * ports // domain
+
+
+def ring_count(n, at: Place):
+    """Rings across domains: one per network port that the last domain's ranks reach; 1 inside a domain."""
+    _, domains, last = at.spread(n)
+    return np.where(domains > 1, (last - 1) * at.ports // at.domain + 1, 1.0)
+
+
+def uses_xor(n, at: Place):
+    """Whether ``pairwise`` uses XOR: n a power of two, and the domain too where it is crossed."""
+    return power_of_two(n) & (power_of_two(at.domain) | (n <= at.domain))
 
 
 def place(link_or_cluster: Link | Cluster) -> Place:
@@ -100,20 +119,28 @@ def _link(link: Link) -> tuple[np.ndarray, np.ndarray]:
     return alpha, bandwidth
 
 
-def check_ranks(n, at: Place) -> np.ndarray:
-    """``n`` as floats; refused when not whole, below 1, or more than the cluster has."""
+def check_count(n, what: str) -> np.ndarray:
+    """``n`` as floats; refused, as ``what``, when not whole or below 1.
+
+    >>> check_count([8, 0], "the tensor-parallel degree")
+    Traceback (most recent call last):
+    ...
+    labkit.errors.InputRefused: the tensor-parallel degree must be a whole number of at least 1, not 0
+    """
     n = np.asarray(n, dtype=float)
-    if not ((n >= 1) & (n == np.floor(n)) & np.isfinite(n)).all():
-        raise InputRefused(f"the number of ranks must be a whole number of at least 1, not {_first_bad(n)}")
-    if (n > at.capacity).any():
-        most = int(np.min(at.capacity))
-        raise InputRefused(f"{int(np.max(n))} ranks do not fit: the cluster has {most}; lower n or add nodes")
+    good = (n >= 1) & (n == np.floor(n)) & np.isfinite(n)
+    if not good.all():
+        raise InputRefused(f"{what} must be a whole number of at least 1, not {n[~good].flat[0]:g}")
     return n
 
 
-def _first_bad(n: np.ndarray) -> str:
-    bad = n[~((n >= 1) & (n == np.floor(n)) & np.isfinite(n))]
-    return f"{bad.flat[0]:g}"
+def check_ranks(n, at: Place | None = None) -> np.ndarray:
+    """``n`` as floats; refused when not whole, below 1, or more than the cluster has (None: no limit)."""
+    n = check_count(n, "the number of ranks")
+    if at is not None and (n > at.capacity).any():
+        most = int(np.min(at.capacity))
+        raise InputRefused(f"{int(np.max(n))} ranks do not fit: the cluster has {most}; lower n or add nodes")
+    return n
 
 
 def check_whole_domains(n: np.ndarray, at: Place) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from labkit.collectives.collective import Collective, collective
-from labkit.collectives.trace import Trace
+from labkit.collectives.sends import Trace
 from labkit.errors import InputRefused
 
 
@@ -24,8 +24,8 @@ def prove(trace: Trace, length: int | None = None) -> Proof:
 
     Contributor sets: no rank sends what it does not hold, no contribution is added twice, and at the end
     every rank holds exactly what the operation promises. Real data: arrays of ``length`` whole numbers per
-    rank (by default not a multiple of the pieces) are moved by the same sends and must end as the sums and
-    copies promised.
+    rank are moved by the same sends and must end as the sums and copies promised; by default ``length`` is no
+    multiple of the pieces.
 
     >>> from labkit.collectives import trace
     >>> prove(trace("all_reduce", "ring", 4))
@@ -85,10 +85,10 @@ def run(trace: Trace, inputs: np.ndarray) -> list[np.ndarray]:
 
 
 def history(trace: Trace, inputs: np.ndarray) -> Iterator[np.ndarray]:
-    """The state before the first and after every round: arrays (rank, chunk, width), chunks padded to equal
-    width.
+    """The state before the first and after every round: arrays (rank, chunk, width).
 
-    Where a rank holds nothing of a chunk the state is NaN (0 for whole-number arrays).
+    Chunks are padded to equal width. Where a rank holds nothing of a chunk the state is NaN, or 0 if the
+    arrays are of whole numbers.
     """
     for state in _states(trace, collective(trace), inputs):
         yield state.copy()
@@ -136,8 +136,8 @@ def _padded(trace: Trace, inputs: np.ndarray) -> np.ndarray:
 def _layers(number, dst, chunk, reduce, chunks) -> Iterator[np.ndarray]:
     """Indices of a round's sends, split so that none writes the same chunk of the same rank twice.
 
-    Several may be reduced into one chunk in a round (a node hears from both children); only one may be
-    stored.
+    Several may be reduced into one chunk in a round, as when a node hears from both children. A send that
+    stores must be the only one to its chunk.
     """
     key = dst * chunks + chunk
     rest = np.arange(len(dst))

@@ -5,19 +5,17 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from labkit.collectives.place import check_ranks, place
-from labkit.collectives.trace import Trace
+from labkit.collectives.sends import Trace
 from labkit.errors import InputRefused
 from labkit.spec import Cluster, Link
 
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """``seconds`` and ``rounds``; ``sent`` and ``received`` bytes of each rank; ``crossing`` bytes that
-    left a domain.
+    """``seconds`` and ``rounds``; bytes ``sent`` and ``received`` by each rank, and ``crossing`` domains.
 
-    ``round_seconds``: seconds of each round. ``busy``: (round, rank) share of the round in which the link
-    out of the rank (its fast port or the network port it uses, the busier) carries bytes; the rest is
-    latency or waiting.
+    ``round_seconds``: seconds of each round. ``busy`` (round, rank): share of the round in which the link out
+    of the rank carries bytes, its fast port or the network port it uses, whichever is busier.
     """
 
     seconds: float
@@ -52,8 +50,10 @@ class Replay:
 def replay(trace: Trace, size: float, link_or_cluster: Link | Cluster) -> Replay:
     """Seconds and bytes of ``trace`` for a message of ``size`` bytes, link by link.
 
-    and per network port across domains, each class with its own alpha. A whole ``size`` is cut in whole
-    bytes.
+    A round costs the slowest of its links: alpha + bytes / bandwidth, with the bytes counted per rank and
+    direction inside a domain and per network port and direction across domains, and each of the two classes
+    with its own alpha and bandwidth (Hockney's model, as in ``cost``). A ``size`` that is a whole number is
+    cut into whole bytes. Refused: more ranks than the cluster has, and a size below 0 or not finite.
 
     >>> from labkit.collectives import trace
     >>> from labkit.spec import Link

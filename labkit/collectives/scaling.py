@@ -2,8 +2,8 @@
 
 A step is compute plus the gradient all-reduce. Under *strong* scaling the global batch is fixed, so compute
 shrinks as 1/N; under *weak* scaling the batch per rank is fixed, so compute stays. A flat ring moves nearly
-the same bytes per rank at any N, so weak scaling bends only where latency or contention grows (claims
-1-e, 3.1-i).
+the same bytes per rank at any N, so weak scaling bends only where latency or contention grows. These are
+claims 1-e and 3.1-i.
 
 Approximations: one all-reduce implementation (the ring over all ranks), no stragglers, overlap as one share.
 """
@@ -12,11 +12,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from labkit.collectives.buckets import bucket_count
 from labkit.collectives.cost import collective_cost
+from labkit.collectives.place import check_ranks
 from labkit.errors import InputRefused
 from labkit.spec import Cluster, Link
 
-# Backward does two of the three matrix products of a layer; only it can hide gradients.
+# Share of a step's compute that is backward: two of the three matrix products of a layer. Only there are
+# gradients already on their way.
 BACKWARD_SHARE = 2 / 3
 
 
@@ -26,9 +29,9 @@ class Setting:
 
     ``gradient``: bytes every rank reduces per step. ``compute``: seconds of computation at ``reference``
     ranks. ``mode``: ``strong`` (global batch fixed) or ``weak`` (batch per rank fixed). ``overlap``: share of
-    the backward pass under which communication can hide. ``bucket``: bytes per all-reduce (None: the whole
-    gradient at once). ``taper``: share of the ports' bandwidth left once a job is larger than ``pod`` ranks
-    (an oversubscribed spine).
+    the backward pass under which communication can hide. ``bucket``: most bytes per all-reduce, in buckets of
+    equal size (None: the whole gradient at once). ``taper``: share of the ports' bandwidth left once a job is
+    larger than ``pod`` ranks, as behind an oversubscribed spine. Refused: any of them out of its range.
     """
 
     gradient: float
@@ -47,6 +50,15 @@ class Setting:
             raise InputRefused(f"overlap is {self.overlap}; it is a share, use 0 to 1")
         if not 0 < self.taper <= 1:
             raise InputRefused(f"taper is {self.taper}; it is a share, use more than 0 and at most 1")
+        if not np.all(np.asarray(self.compute) > 0):
+            raise InputRefused("a step must compute for more than 0 seconds; give a positive number")
+        check_ranks(self.reference)
+        _buckets(self)
+
+
+def _buckets(setting: Setting):
+    """All-reduces per step."""
+    return bucket_count(setting.gradient, np.inf if setting.bucket is None else setting.bucket)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,20 +104,23 @@ def scaling(n, cluster: Cluster, setting: Setting) -> Scaling:
     """The step on ``n`` ranks (an array) of ``cluster``, by term, and its throughput.
 
     latency = what an all-reduce of no bytes costs, per bucket; bandwidth = the rest on an untapered network;
-    contention = what the taper adds. Throughput is relative to that on ``setting.reference`` ranks.
-    Source: Patarasuk & Yuan 2009 (ring), Hockney 1994 (alpha-beta).
+    contention = what the taper adds. Throughput is relative to that on ``setting.reference`` ranks. The ring
+    is that of Patarasuk and Yuan (2009), alpha-beta that of Hockney (1994). Refused: ``n`` not whole or below
+    1; the cluster is taken as large as ``n`` asks for.
     """
     n = np.atleast_1d(np.asarray(n))
-    at_reference = _terms(np.asarray([setting.reference]), cluster, setting)
-    terms = _terms(n, cluster, setting)
+    check_ranks(n)
+    at_reference = terms(np.asarray([setting.reference]), cluster, setting)
+    here = terms(n, cluster, setting)
     batch = np.ones(n.shape) if setting.mode == "strong" else n / setting.reference
-    throughput = batch * (at_reference["step"] / terms["step"])
-    return Scaling(n=n, throughput=throughput, efficiency=throughput / (n / setting.reference), **terms)
+    throughput = batch * (at_reference["step"] / here["step"])
+    return Scaling(n=n, throughput=throughput, efficiency=throughput / (n / setting.reference), **here)
 
 
-def _terms(n, cluster: Cluster, setting: Setting) -> dict[str, np.ndarray]:
+def terms(n, cluster: Cluster, setting: Setting) -> dict[str, np.ndarray]:
+    """Seconds of one step on ``n`` ranks by term, shape as n; what ``scaling`` relates to a reference."""
     cluster = replace(cluster, nodes=int(max(n.max(), cluster.gpus_per_node) // cluster.gpus_per_node) + 1)
-    buckets = 1 if setting.bucket is None else np.maximum(1.0, setting.gradient / setting.bucket)
+    buckets = _buckets(setting)
     tapered = Link(
         cluster.inter.alpha,
         np.where(n > setting.pod, setting.taper, 1.0) * cluster.inter.bandwidth,
@@ -132,9 +147,12 @@ def _terms(n, cluster: Cluster, setting: Setting) -> dict[str, np.ndarray]:
 def knee(cluster: Cluster, setting: Setting, largest: int = 65_536) -> float:
     """The smallest N at which communication takes as long as computation; NaN: none up to ``largest``.
 
-    Under weak scaling with a ring both terms tend to constants, so "none" is a usual answer (claim 3.1-i).
+    Looked for among the ranks of one node, and beyond it among whole nodes. Under weak scaling with a ring
+    both terms tend to constants, so "none" is a usual answer (claim 3.1-i).
     """
-    ranks = np.arange(2, largest + 1)
+    # Beyond one node a job fills its nodes: a lone GPU on the last would be a fault.
+    whole = cluster.gpus_per_node
+    ranks = np.concatenate([np.arange(2, whole + 1), np.arange(2 * whole, largest + 1, whole)])
     rows = scaling(ranks, cluster, setting)
     above = np.flatnonzero(rows.communication >= rows.compute)
     return float(ranks[above[0]]) if above.size else float("nan")
@@ -145,7 +163,8 @@ def what_it_takes(cluster: Cluster, setting: Setting, n: int, target: float) -> 
 
     The inputs: the global ``batch`` (more computation per reduction), the ports' ``bandwidth``, the
     ``gradient`` bytes, and ``overlap`` (the share of the backward that must hide; a share, not a factor).
-    NaN where one cannot reach it. Efficiency rises with each of them, so ever finer grids find the factor.
+    NaN where one cannot reach it, be it by a factor of 10,000. Efficiency rises with each of them, so ever
+    finer grids find the factor.
     """
 
     def changed(name, factor):
@@ -161,9 +180,8 @@ def what_it_takes(cluster: Cluster, setting: Setting, n: int, target: float) -> 
 
     def solve(name):
         factors = np.linspace(setting.overlap, 1.0, 257) if name == "overlap" else np.geomspace(1.0, 1e4, 257)
-        for _ in range(
-            3
-        ):  # each pass looks closer, between the last factor that fails and the first that does
+        # Each pass looks closer, between the last factor that fails and the first that does not.
+        for _ in range(3):
             efficiency = scaling(n, *changed(name, factors[:, None])).efficiency[:, 0]
             reached = np.flatnonzero(efficiency >= target)
             if reached.size == 0 or reached[0] == 0:

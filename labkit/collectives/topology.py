@@ -1,7 +1,6 @@
-"""Ranks on a cluster: who sits where, how rings run, which hops and what share of bytes cross."""
+"""Ranks on a cluster: how rings run, what share of the bytes crosses, and what another rank order costs."""
 
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 
@@ -9,31 +8,9 @@ from labkit.collectives.algorithms import rings
 from labkit.collectives.cost import Cost, collective_cost
 from labkit.collectives.place import check_ranks, place
 from labkit.collectives.replay import replay
-from labkit.collectives.trace import Trace
+from labkit.collectives.sends import Trace
 from labkit.errors import InputRefused
 from labkit.spec import Cluster
-
-
-class Positions(NamedTuple):
-    """Per rank: its domain, its place in it, and the network port it uses, counted within the domain."""
-
-    domain: np.ndarray
-    local: np.ndarray
-    port: np.ndarray
-
-
-def positions(n: int, cluster: Cluster) -> Positions:
-    """Where ranks 0 .. n-1 sit: they fill the domains in order.
-
-    >>> from labkit.spec import Gpu, Link
-    >>> c = Cluster("pair", Gpu("g", 80e9, {}, 0.5), 2, 4, Link(2e-6, 450e9), Link(5e-6, 25e9), 2)
-    >>> positions(6, c).domain.tolist(), positions(6, c).port.tolist()
-    ([0, 0, 0, 0, 1, 1], [0, 0, 1, 1, 0, 0])
-    """
-    at = place(cluster)
-    rank = np.arange(int(check_ranks(n, at)))
-    domain, port = at.where(rank)
-    return Positions(domain, rank - domain * int(at.domain), port - domain * int(at.ports))
 
 
 def ring_orders(n: int, cluster: Cluster) -> list[list[int]]:
@@ -48,15 +25,9 @@ def ring_orders(n: int, cluster: Cluster) -> list[list[int]]:
     return rings.ring_orders(int(check_ranks(n, at)), at)
 
 
-def crossing_hops(order, cluster: Cluster) -> np.ndarray:
-    """For each hop of a closed ring, from ``order[i]`` to the next, whether it leaves a domain."""
-    domain, _ = place(cluster).where(np.asarray(order))
-    return domain != np.roll(domain, -1)
-
-
 def crossing_share(trace: Trace, cluster: Cluster) -> float:
     """Share of all bytes sent that cross from one domain to another, counted on the trace."""
-    # A size every piece divides: no rounding in the count.
+    # One byte per piece, so that the count is free of rounding.
     found = replay(trace, float(trace.parts), cluster)
     total = found.sent.sum()
     return float(found.crossing / total) if total else 0.0
@@ -65,8 +36,8 @@ def crossing_share(trace: Trace, cluster: Cluster) -> float:
 def placed(trace: Trace, order) -> Trace:
     """The same algorithm with its place i played by rank ``order[i]``: what another rank order costs.
 
-    For replay and pictures. Of the proofs only those of operations without blocks or root (all_reduce)
-    still hold.
+    For replay and pictures. The proof still holds for an all_reduce alone: the other operations have a root
+    or blocks that would have to move along.
     """
     order = np.asarray(order)
     if sorted(order.tolist()) != list(range(trace.n)):
@@ -77,26 +48,27 @@ def placed(trace: Trace, order) -> Trace:
 
 
 def bit_reversed(n: int) -> np.ndarray:
-    """Ranks with the bits of their number reversed: exchanges that met neighbours first now meet the
-    farthest first.
+    """Ranks with the bits of their number reversed, an order for ``placed``.
+
+    Exchanges that met their neighbours first now meet the farthest first.
 
     >>> bit_reversed(8).tolist()
     [0, 4, 2, 6, 1, 5, 3, 7]
     """
+    n = int(check_ranks(n))
     bits = n.bit_length() - 1
     if n != 1 << bits:
         raise InputRefused(
             f"bits can be reversed for a power of two of ranks only, not for {n}; use {1 << bits}"
         )
     ranks = np.arange(n)
-    return sum(((ranks >> i) & 1) << (bits - 1 - i) for i in range(bits)) + 0 * ranks
+    return sum((((ranks >> i) & 1) << (bits - 1 - i) for i in range(bits)), start=0 * ranks)
 
 
 def flat_against_hierarchical(op: str, size, n, cluster: Cluster) -> dict[str, Cost]:
-    """The same operation as one ring through one port of each domain, as one ring per port, and
-    hierarchically.
+    """The same operation as one ring through one port of each domain, one ring per port, and hierarchical.
 
-    Refused for operations that have no ring over all ranks (those with a root, and all_to_all).
+    Refused for operations that have no ring over all ranks: those with a root, and all_to_all.
     """
     if op not in ("all_reduce", "reduce_scatter", "all_gather"):
         raise InputRefused(f"{op} has no ring over all ranks; use all_reduce, reduce_scatter or all_gather")

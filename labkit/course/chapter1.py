@@ -5,12 +5,14 @@ parameters and bf16 gradients; its batch is the smallest that 64 ranks can share
 each. Every one of them is a slider.
 """
 
+from dataclasses import replace
+
 from labkit.collectives.scaling import Scaling, Setting, knee, scaling, what_it_takes
 from labkit.course.table import Table, table
 from labkit.planner.compute import compute_time
 from labkit.planner.levers import levers
 from labkit.planner.memory import smallest_ranks, state_bytes
-from labkit.planner.traffic import Workload, bill
+from labkit.planner.traffic import Workload, bill, sharded
 from labkit.presets import cluster
 from labkit.spec import Cluster
 from labkit.units import format_bytes, format_share, format_time
@@ -70,7 +72,7 @@ def modes_table(n=RANKS) -> Table:
         "strong": story(n),
         "weak": story(n, mode="weak"),
         "weak, 30 % of the ports left beyond 32 ranks": story(n, mode="weak", taper=0.3),
-        "weak, in 1 MB buckets": story(n, mode="weak", bucket=1e6),
+        "weak, in 100 kB buckets": story(n, mode="weak", bucket=1e5),
     }
     rows = zip(map(str, n), *(column.throughput for column in columns.values()), strict=True)
     return table(("N", *columns), ((name, *(f"{value:.2f}" for value in values)) for name, *values in rows))
@@ -126,18 +128,22 @@ def _whole(count: float) -> str:
 
 
 def bill_table(n=8) -> Table:
-    """What each way of cutting one model over ``n`` ranks sends in one step."""
+    """What each way of cutting one model over ``n`` ranks sends in one step, stage 3 also for m = 1."""
+    once = replace(MODEL, micro_batches=1)
+    rows = [(row.strategy, row) for row in bill(MODEL, n)]
+    rows += [("stage 3, one micro-batch", row) for row in sharded(once, n, 3)]
     return table(
-        ("cut", "collective", "payload", "per step", "a rank sends per step"),
+        ("cut", "collective", "payload", "per step", "a rank sends per step", "link"),
         (
             (
-                row.strategy,
+                cut,
                 row.collective,
                 format_bytes(row.payload),
                 f"{row.count:,.0f} x",
                 format_bytes(row.bytes_per_rank),
+                row.link,
             )
-            for row in bill(MODEL, n)
+            for cut, row in rows
         ),
     )
 

@@ -1,27 +1,37 @@
-"""Sections 2.1 and 2.2 as tables: what each operation does and costs, counted on traces and by formula."""
+"""Section 2.1 as tables: what each operation does and costs, counted on traces and by formula."""
+
+from dataclasses import replace
 
 import numpy as np
 
 from labkit.collectives import (
+    ALGORITHMS,
+    Replay,
     all_reduce_in_halves,
     change_layout,
     collective_cost,
-    crossover,
+    history,
     prove,
     reduce_loss,
     replay,
     run,
     trace,
-    volume,
 )
 from labkit.course.table import Table, table
+from labkit.presets import cluster
 from labkit.spec import Link
-from labkit.units import GB, MB, digits, format_bytes, format_time, us
+from labkit.units import GB, digits, format_bytes, format_time, us
 
 LINK = Link(5 * us, 50 * GB)
 TEN = (
     ("broadcast", "tree"),
+    ("broadcast", "linear"),
+    ("broadcast", "ring"),
     ("all_reduce", "ring"),
+    ("all_reduce", "tree"),
+    ("all_reduce", "recursive_doubling"),
+    ("all_reduce", "halving_doubling"),
+    ("all_reduce", "double_tree"),
     ("reduce_scatter", "ring"),
     ("all_gather", "ring"),
     ("all_to_all", "pairwise"),
@@ -48,22 +58,53 @@ USES = (
 
 
 def primitives_table(n=8, size=2**26) -> Table:
-    """All ten operations: rounds, bytes over ranks, seconds, counted on traces (size divisible by n)."""
+    """All ten operations, two of them by several algorithms: steps, bytes over ranks, seconds, all counted.
+
+    Traffic of a rank is the larger of what it sends and what it receives; ``size`` is divisible by n.
+    """
     rows = []
     for op, how in TEN:
         made = trace(op, how, n)
         prove(made)
         run = replay(made, size, LINK)
-        rows.append(
-            (
-                op,
-                how,
-                str(run.rounds),
-                *(format_bytes(b) for b in (run.least, run.mean, run.busiest)),
-                format_time(run.seconds),
-            )
-        )
+        traffic = traffic_of(run)
+        spread = (traffic.min(), traffic.mean(), traffic.max())
+        rows.append((op, words(how), str(run.rounds), *map(format_bytes, spread), format_time(run.seconds)))
     return table(("operation", "algorithm", "steps", "least rank", "mean", "busiest rank", "time"), rows)
+
+
+def traffic_of(run: Replay) -> np.ndarray:
+    """Bytes of each rank: the larger of what it sends and what it receives (claim 2.1-j)."""
+    return np.maximum(run.sent, run.received)
+
+
+def splits(how: str, n=8) -> bool:
+    """Whether this AllReduce has a ReduceScatter inside: a moment at which the ranks hold the sum in pieces.
+
+    Counted on the trace: after some round every chunk is complete on some rank, and no rank has all of them.
+    """
+    made = trace("all_reduce", how, n, _pairs(n) if how == "hierarchical" else None)
+    ones = np.ones((n, made.parts))
+    for state in history(made, ones):
+        complete = state[:, :, 0] == n
+        if complete.any(axis=0).all():
+            return not complete.all(axis=1).any()
+    return False
+
+
+def _pairs(n: int):
+    """n ranks as two nodes of preset a100, for the hierarchical form."""
+    return replace(cluster("a100", 2).group(n // 2), nodes=2)
+
+
+def split_table(n=8) -> Table:
+    """Which AllReduce is a ReduceScatter and an AllGather inside, with steps and bytes (claim 2.1-g)."""
+    rows = []
+    for how in ALGORITHMS["all_reduce"]:
+        where = _pairs(n) if how == "hierarchical" else LINK
+        cost = collective_cost("all_reduce", how, 1.0, n, where, segments=1)
+        rows.append((words(how), splits(how, n), f"{cost.steps:.0f}", f"{digits(cost.bytes_per_rank)} S"))
+    return table((f"AllReduce, N = {n}", "in two halves", "steps", "busiest rank"), rows)
 
 
 def uses_table() -> Table:
@@ -153,75 +194,6 @@ def uses_on_arrays_table() -> Table:
     )
 
 
-def counts_table(sizes=(1_000_000, 1_000_003)) -> Table:
-    """Ring AllReduce counted on its trace beside 2(N-1) steps and 2S(N-1)/N bytes, N dividing S or not."""
-    rows = []
-    for n in (2, 3, 4, 8, 13, 64):
-        for size in sizes:
-            run = replay(trace("all_reduce", "ring", n), size, LINK)
-            cost = collective_cost("all_reduce", "ring", size, n, LINK)
-            rows.append(
-                (
-                    str(n),
-                    f"{size:,}",
-                    f"{run.rounds} = {cost.steps:.0f}",
-                    f"{run.sent.sum():,.0f} = {2 * size * (n - 1):,.0f}",
-                    f"{cost.bytes_per_rank:,.2f}",
-                    f"{run.sent.min():,.0f} to {run.sent.max():,.0f}",
-                )
-            )
-    return table(
-        ("N", "S", "steps: counted = formula", "all bytes: counted = 2S(N-1)", "2S(N-1)/N", "ranks send"),
-        rows,
-    )
-
-
-def crossover_table() -> Table:
-    """Where small-message algorithms lose to the ring, whole and in the best number of segments."""
-    alpha_b = LINK.alpha * LINK.bandwidth
-    rows = []
-    for name, segments in (
-        ("recursive_doubling", 1),
-        ("tree", 1),
-        ("tree", None),
-        ("double_tree", 1),
-        ("double_tree", None),
-    ):
-        sizes = [crossover("all_reduce", name, "ring", n, LINK, segments=segments) for n in (8, 64, 512)]
-        kind = "best number" if segments is None else "one"
-        rows.append(
-            (name.replace("_", " "), kind, *(f"{digits(s / alpha_b)} αB = {format_bytes(s)}" for s in sizes))
-        )
-    return table(("cheaper than the ring up to", "segments", "N = 8", "N = 64", "N = 512"), rows)
-
-
-def broadcast_table(n=64) -> Table:
-    """Broadcast three ways over sizes, the cheapest named; and the two crossovers."""
-    ways = {
-        "binomial tree": lambda s: collective_cost("broadcast", "tree", s, n, LINK, segments=1).seconds,
-        "pipelined chain": lambda s: collective_cost("broadcast", "ring", s, n, LINK).seconds,
-        "scatter + all-gather": lambda s: sum(
-            collective_cost(op, how, s, n, LINK).seconds
-            for op, how in (("scatter", "tree"), ("all_gather", "ring"))
-        ),
-    }
-    rows = []
-    for size in (10e3, 100e3, MB, 10 * MB, 100 * MB, GB):
-        times = {name: way(size) for name, way in ways.items()}
-        rows.append((format_bytes(size), *map(format_time, times.values()), min(times, key=times.get)))
-    return table((f"S, N = {n}", *ways, "cheapest"), rows)
-
-
-def broadcast_crossovers(n=64) -> tuple[float, float]:
-    """Sizes at which scatter + all-gather overtakes the binomial tree, and the chain overtakes both."""
-    both = (("scatter", "tree"), ("all_gather", "ring"))
-    return (
-        crossover("broadcast", "tree", both, n, LINK, segments=1),
-        crossover("broadcast", both, "ring", n, LINK, segments=None),
-    )
-
-
-def volume_row(op: str, how: str, n: int) -> str:
-    """Busiest rank's traffic in units of S, with the steps."""
-    steps = collective_cost(op, how, 1.0, n, LINK, segments=1).steps
-    return f"{digits(float(np.asarray(volume(op, how, 1.0, n)[2])))} S in {steps:.0f} steps"
+def words(name: str) -> str:
+    """A name of the code as words."""
+    return name.replace("_", " ")

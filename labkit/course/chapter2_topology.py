@@ -20,6 +20,8 @@ from labkit.spec import Cluster, Gpu, Link
 from labkit.units import GB, digits, format_bytes, format_rate, format_share, format_time, us
 
 PARAMETERS = 13e9
+# NVIDIA/nccl-tests issue 309: Dell XE9680, 4 x 8 H100, 8 ports of 400 Gb/s per node, all_reduce of 16 GiB.
+PUBLISHED_4X8_H100 = 365.84 * GB
 SHARD = 12.85e9 * 2 / 8  # bytes of bf16 gradients of a 13 B model on one of eight tensor-parallel ranks
 
 
@@ -131,8 +133,8 @@ def placement_table() -> Table:
             "bytes each",
             "needs at least",
             "and a latency under",
-            "share inside",
-            "share across",
+            "of compute, inside",
+            "of compute, across",
             "under 10 % on",
         ),
         (

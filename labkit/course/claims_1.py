@@ -1,7 +1,9 @@
 """Chapter 1's claims: why scaling efficiency collapses."""
 
+from labkit.collectives import collective_cost
 from labkit.collectives.scaling import Setting, scaling
 from labkit.course import chapter1
+from labkit.course import chapter2_topology as topology
 from labkit.course.claims import claim
 from labkit.planner.memory import smallest_ranks, state_bytes
 from labkit.presets import cluster
@@ -86,6 +88,7 @@ def falling():
     weak = scaling([32, 64], machine, _guide_preset(mode="weak")[1]).throughput
     needed = _taper_for_no_gain(2.0), _taper_for_no_gain(0.5)
     return (
+        "20 GB, one 25 GB/s port per node, 2 s compute at 8, 10 µs: "
         f"strong {' / '.join(f'{t:.2f}' for t in throughput)} at 8 / 16 / 32 / 64; weak thr(64)/thr(32) = "
         f"{weak[1] / weak[0]:.2f}; a weak curve is flat when 64 cards keep {needed[0]:.2f}x (2 s compute) or "
         f"{needed[1]:.2f}x (0.5 s) of the bandwidth at 32"
@@ -165,9 +168,12 @@ def one_bill():
     guide="MB and ms throughout; three kinds of reader",
 )
 def conventions():
+    payload = topology.layer().activation_bytes
+    sent = collective_cost("send_recv", "linear", payload, 2, Link(0.0, 50e9)).seconds
     return (
-        f"{format_bytes(83_886_080)}, {format_time(0.0017)}; every live figure prints its setting as one "
-        "line of code"
+        f"one activation of chapter 2: {format_bytes(payload)}, {format_time(sent)} at 50 GB/s; every live "
+        "figure "
+        "prints its setting as one line of code"
     )
 
 
@@ -181,7 +187,10 @@ def conventions():
 )
 def symptoms():
     rows = chapter1.story([32])
+    computing = rows.compute_share[0]
+    waiting = rows.exposed[0] / rows.step[0]
     return (
-        "at 32 ranks a utilisation counter reads 100 %, the compute-busy share is "
-        f"{format_share(rows.compute_share[0])}"
+        f"at 32 ranks kernels are on the GPU {format_share(computing + waiting)} of the time, "
+        f"{format_share(waiting)} of it waiting for the network; the compute-busy share is "
+        f"{format_share(computing)}"
     )

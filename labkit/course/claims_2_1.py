@@ -1,7 +1,8 @@
 """Section 2.1's claims: the operations, what they are for, and AllReduce in two halves."""
 
-from labkit.collectives import collective_cost, prove, reduce_loss, replay, trace
+from labkit.collectives import ALGORITHMS, collective_cost, prove, reduce_loss, replay, trace
 from labkit.course import chapter2
+from labkit.course import chapter2_algorithms as algorithms
 from labkit.course.claims import claim
 from labkit.spec import Link
 from labkit.units import MB, digits, format_bytes, format_time
@@ -16,11 +17,11 @@ LINK: Link = chapter2.LINK
 )
 def broadcast():
     return "N = 64, busiest rank: " + ", ".join(
-        f"{how} {chapter2.volume_row('broadcast', how, 64)}" for how in ("tree", "linear", "ring")
+        f"{how} {algorithms.volume_row('broadcast', how, 64)}" for how in ("tree", "linear", "ring")
     )
 
 
-@claim("2.1-b", "Each primitive has one training action 训练动作", guide="one action each")
+@claim("2.1-b", "Each primitive has one training action 训练动作", guide="each a clear action")
 def actions():
     operations = {row[0] for row in chapter2.USES}
     return (
@@ -58,7 +59,8 @@ def sharding_is_free():
 def ten():
     for op, how in chapter2.TEN:
         prove(trace(op, how, 8))
-    return f"{len(chapter2.TEN)} operations, each proved on 8 ranks"
+    operations = {op for op, _ in chapter2.TEN}
+    return f"{len(operations)} operations, each proved on 8 ranks"
 
 
 @claim(
@@ -70,8 +72,8 @@ def ten():
     "pipelined chain or by scatter + all-gather; NCCL itself has only the ring for Broadcast and Reduce",
 )
 def three_broadcasts():
-    rows = {row[0]: row[1:4] for row in chapter2.broadcast_table().rows}
-    first, second = chapter2.broadcast_crossovers()
+    rows = {row[0]: row[1:4] for row in algorithms.broadcast_table().rows}
+    first, second = algorithms.broadcast_crossovers()
     return (
         f"N = 64, tree / chain / scatter + all-gather: 10 kB {' / '.join(rows['10 kB'])}; 1 GB "
         f"{' / '.join(rows['1 GB'])}; the tree loses at {format_bytes(first)}, the chain wins from "
@@ -88,15 +90,10 @@ def three_broadcasts():
     "in-switch reduction",
 )
 def which_split():
-    names = (
-        ("ring", "yes"),
-        ("halving_doubling", "yes"),
-        ("recursive_doubling", "no"),
-        ("tree", "no"),
-        ("double_tree", "no"),
-    )
-    return "N = 8: " + ", ".join(
-        f"{how} {split} ({chapter2.volume_row('all_reduce', how, 8)})" for how, split in names
+    return "; ".join(
+        f"{how} {'yes' if chapter2.splits(how) else 'no'}"
+        + ("" if how == "hierarchical" else f" ({algorithms.volume_row('all_reduce', how, 8)})")
+        for how in ALGORITHMS["all_reduce"]
     )
 
 
@@ -127,10 +124,9 @@ def metrics():
 def busiest_rank():
     parts = []
     for op, how in (("reduce", "tree"), ("scatter", "linear"), ("all_reduce", "ring")):
-        run = replay(trace(op, how, 8), 8 * MB, LINK)
-        parts.append(
-            f"{op} {how}: {format_bytes(run.least)} / {format_bytes(run.mean)} / {format_bytes(run.busiest)}"
-        )
+        traffic = chapter2.traffic_of(replay(trace(op, how, 8), 8 * MB, LINK))
+        spread = " / ".join(map(format_bytes, (traffic.min(), traffic.mean(), traffic.max())))
+        parts.append(f"{op} {how}: {spread}")
     return "8 MB on 8 ranks, least / mean / busiest: " + "; ".join(parts)
 
 

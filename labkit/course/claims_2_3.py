@@ -78,7 +78,7 @@ def what_explains_it():
     wide = bandwidth.theory(2 * bandwidth.GRADIENTS)
     return (
         f"algbw {format_rate(algbw)} = {format_share(algbw / bandwidth.LINK_RATE)} of the link, busbw "
-        f"{format_rate(busbw('all_reduce', 8, algbw))}; published 8-card sweep, fitted: {shares} of its "
+        f"{format_rate(busbw('all_reduce', 8, algbw))}; published 8-card sweep: {shares} of its "
         f"plateau; fp32: {format_time(wide)}"
     )
 
@@ -190,6 +190,8 @@ def by_what_is_counted():
     )
     return (
         f"rated: {format_rate(inside)} inside, one port {format_rate(port)} ({inside / port:.0f}x), a "
-        f"node's {machine.nics_per_node:.0f} ports {format_rate(node)} ({inside / node:.1f}x); ring busbw "
-        f"in one node {format_rate(alone)}, over 4 nodes {format_rate(across)}"
+        f"node's {machine.nics_per_node:.0f} ports {format_rate(node)} ({inside / node:.1f}x); busbw of a "
+        "ring "
+        f"in one node {format_rate(alone)}, over 4 nodes {format_rate(across)} modelled and "
+        f"{format_rate(topology.PUBLISHED_4X8_H100)} published"
     )

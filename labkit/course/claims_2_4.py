@@ -1,7 +1,5 @@
 """Section 2.4's claims: topology sets the ceiling."""
 
-import numpy as np
-
 from labkit.course import chapter2_topology as topology
 from labkit.course.claims import claim
 from labkit.planner.placement import crossing_cost, rate_for_crossing_cost
@@ -47,12 +45,14 @@ def one_layer():
     "Tensor inside the node, data across, pipeline across 三条放置规则",
     guide="three placement rules",
     verdict="approximately",
-    why="data and pipeline parallelism stay under a tenth of the step across nodes; tensor parallelism "
-    "stays inside because outside it multiplies the step, though even inside it takes more than a tenth",
+    why="data and pipeline parallelism stay under a tenth of the step's compute across nodes; tensor "
+    "parallelism "
+    "stays inside because outside it costs three times the compute, though even inside it takes more than "
+    "a tenth",
 )
 def placement_rules():
     return "; ".join(
-        f"{row.strategy}: {format_share(row.share_inside)} of the step inside, "
+        f"{row.strategy}: {format_share(row.share_inside)} of the compute inside, "
         f"{format_share(row.share_across)} across"
         for row in topology.placement_rows()
     )
@@ -113,9 +113,11 @@ def domain():
     )
 
 
-# NCCL's own per-hop constants for its ring, microseconds, by protocol (LL, LL128, Simple);
-# source: src/graph/tuning.cc, hwLat.
-NCCL_RING_HOP_US = {"inside": (0.6, 1.9, 3.4), "across": (2.7, 4.0, 14.0)}
+# NCCL's own per-hop latencies, microseconds, by protocol (LL, LL128, Simple): src/graph/tuning.cc, hwLat.
+NCCL_HOP_US = {
+    "ring": {"NVLink": (0.6, 1.9, 3.4), "network": (2.7, 4.0, 14.0)},
+    "tree": {"NVLink": (0.6, 1.25, 4.0), "network": (5.0, 8.5, 14.0)},
+}
 
 
 @claim(
@@ -123,15 +125,17 @@ NCCL_RING_HOP_US = {"inside": (0.6, 1.9, 3.4), "across": (2.7, 4.0, 14.0)}
     "Latency across nodes is an order of magnitude higher 延迟高一个数量级",
     guide="10x",
     verdict="approximately",
-    why="NCCL's own per-hop constants for its three ring protocols are 2 to 4.5 times apart",
+    why="NCCL's own per-hop constants are 2 to 4.5 times apart for the ring's three protocols, up to 8 for "
+    "the tree",
 )
 def latency_ratio():
-    ratios = np.array(NCCL_RING_HOP_US["across"]) / np.array(NCCL_RING_HOP_US["inside"])
+    parts = []
+    for algorithm, hops in NCCL_HOP_US.items():
+        pairs = zip(hops["NVLink"], hops["network"], strict=True)
+        parts.append(f"{algorithm} " + ", ".join(f"{a:g} and {b:g} µs ({b / a:.1f}x)" for a, b in pairs))
     preset = cluster("h100")
-    return (
-        f"NCCL's constants: {', '.join(f'{r:.1f}x' for r in ratios)} (LL, LL128, Simple); fitted on preset "
-        f"h100: {preset.inter.alpha / preset.intra.alpha:.1f}x"
-    )
+    fitted = preset.inter.alpha / preset.intra.alpha
+    return f"NCCL inside and across: {'; '.join(parts)}; fitted on preset h100 {fitted:.1f}x"
 
 
 @claim(
@@ -151,10 +155,10 @@ def pipeline_transfer():
 
     plain, long = one_f_one_b(4, 16), one_f_one_b(4, 32)
     doubled, all_first = one_f_one_b(4, 16, warmup=2), gpipe(4, 16)
-    transfer = format_time(83_886_080 / (50 * GB))
+    transfer = format_time(topology.layer().activation_bytes / (50 * GB))
     return (
         f"p = 4: 1F1B {longer(plain):.0f}c at m = 16, {longer(long):.0f}c at 32; doubled warm-up "
         f"{longer(doubled):.0f}c with {peak_in_flight(doubled).max()} in flight instead of "
         f"{peak_in_flight(plain).max()}; GPipe {longer(all_first):.0f}c; c = {transfer} for "
-        f"{format_bytes(83_886_080)} at 50 GB/s"
+        f"{format_bytes(topology.layer().activation_bytes)} at 50 GB/s"
     )

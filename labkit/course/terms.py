@@ -24,7 +24,26 @@ TERMS = (
         "the size at which latency and bandwidth cost the same; or the N where communication equals compute",
     ),
     ("ring / tree", "环 / 树", "two ways to run a collective: many small steps, or few large ones"),
-    ("recursive doubling", "递归倍增", "exchange with ever more distant partners, log2 N steps"),
+    ("recursive doubling", "递归倍增", "exchange everything with ever more distant partners, log2 N steps"),
+    (
+        "halving-doubling",
+        "减半倍增",
+        "the same partners, but halves: log2 N steps each way and no byte too many",
+    ),
+    ("pairwise", "成对交换", "every rank exchanges its piece with one partner after another, N-1 steps"),
+    (
+        "double tree",
+        "双二叉树",
+        "two trees of half the data each: inner ranks of one are leaves of the other",
+    ),
+    ("segments", "分段", "pieces of a message that follow each other down a tree or chain"),
+    ("hierarchical", "分层", "reduce inside each node, then across nodes, then spread inside"),
+    ("in-switch reduction", "网内规约", "the switch adds the data itself (NVLS, SHARP)"),
+    (
+        "contention, taper",
+        "争抢、收敛比",
+        "several transfers on one link; what an oversubscribed network leaves",
+    ),
     ("node, port (NIC)", "机器、网卡", "a host with its GPUs; where traffic leaves it"),
     ("data parallel (DP)", "数据并行", "same model, different samples; gradients are reduced"),
     ("tensor parallel (TP)", "张量并行", "one layer's matrices cut over ranks"),
@@ -41,6 +60,7 @@ TERMS = (
     ("weak / strong scaling", "弱扩展 / 强扩展", "batch per rank fixed / global batch fixed"),
     ("overlap, coverage", "重叠、通信覆盖率", "communication under computation; the hidden share of it"),
     ("bubble", "空泡（气泡）", "time in which a pipeline stage waits"),
+    ("1F1B, GPipe", "一前一后、先全前向", "two orders of a pipeline: alternating, or all forwards first"),
     ("MFU", "算力利用率", "model FLOPs per second as a share of the dense peak"),
 )
 

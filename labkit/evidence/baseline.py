@@ -209,7 +209,7 @@ def waterfall(
 def plateau_share(fit, size: float) -> float:
     """Share of its bandwidth limit that a fitted sweep reaches at a size: a ``share_at`` for ``waterfall``.
 
-    ``fit`` has ``predict(size)`` in seconds and ``bandwidth``, the algbw limit. At most 1: a fit may pass its
-    own limit.
+    ``fit`` has ``predict(size)`` in seconds and ``bandwidth``, the algbw limit. Never above 1, even where a
+    fit passes its own limit.
     """
     return min(1.0, size / float(fit.predict(size)) / fit.bandwidth)

@@ -145,8 +145,9 @@ def wrong_finding(size, wrong, where) -> list[Finding]:
     """Rows with ``wrong`` elements; ``size`` in bytes, ``where`` is "out of place" or "in place"."""
     if not len(size):
         return []
+    rows = "1 row has" if len(size) == 1 else f"{len(size)} rows have"
     message = (
-        f"{len(size)} rows have wrong results {where}, the first at {format_size(size[0])} "
+        f"{rows} wrong results {where}, the first at {format_size(size[0])} "
         f"({digits(wrong[0])} elements); no figure of this run can be trusted until memory, links and "
         "library are checked"
     )

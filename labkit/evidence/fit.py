@@ -16,7 +16,7 @@ from labkit.evidence import findings as stand_out
 from labkit.evidence.findings import Finding
 from labkit.evidence.regimes import FEWEST_ROWS, Regime, fit_regimes, predict
 from labkit.spec import Link
-from labkit.units import format_share, format_size
+from labkit.units import format_bytes, format_rate, format_share, format_size, format_time
 
 # alpha (or the bandwidth) is told only by rows in which it makes at least so much of the time.
 LEAST_SHARE = 0.25
@@ -64,6 +64,14 @@ class LinkFit:
     rows: int
     warnings: tuple[str, ...]
     findings: tuple[Finding, ...]
+
+    def __repr__(self) -> str:
+        """The figures in one line."""
+        low, high = map(format_size, self.range)
+        return (
+            f"LinkFit(alpha {format_time(self.alpha)}, bandwidth {format_rate(self.bandwidth)}, "
+            f"knee {format_bytes(self.knee)}, from {low} to {high})"
+        )
 
     def predict(self, size):
         """Seconds at ``size`` bytes (float or array) on the fitted pieces, straight between two of them.
@@ -131,8 +139,10 @@ def fit_sweep(sweep, nominal: float | None = None) -> LinkFit:
     >>> time = 28e-6 + size / 100e9
     >>> fit = fit_sweep(SimpleNamespace(collective="all_reduce", n_ranks=8, size=size, time=time,
     ...                                 busbw=1.75 * size / time, wrong=0 * size, in_place=None))
-    >>> round(fit.alpha * 1e6, 3), round(fit.knee), [region.name for region in fit.regions]
-    (28.0, 2800000, ['latency', 'climb', 'plateau'])
+    >>> fit
+    LinkFit(alpha 28 µs, bandwidth 100 GB/s, knee 2.8 MB, from 1 KiB to 1 GiB)
+    >>> [region.name for region in fit.regions]
+    ['latency', 'climb', 'plateau']
     >>> link = fit.link("ring")
     >>> round(link.alpha * 1e6, 3), round(link.bandwidth / 1e9, 3)
     (2.0, 175.0)
@@ -143,7 +153,8 @@ def fit_sweep(sweep, nominal: float | None = None) -> LinkFit:
     plateau = _median(busbw[size >= size[-1] / 4])
     warnings, regimes, fitted = [], (), None
     if len(size) < FEWEST_ROWS:
-        warnings.append(f"{len(size)} sizes are too few for a fit; it takes {FEWEST_ROWS} or more")
+        sizes = "1 size is" if len(size) == 1 else f"{len(size)} sizes are"
+        warnings.append(f"{sizes} too few for a fit; it takes {FEWEST_ROWS} or more")
     else:
         regimes = fit_regimes(size, time)
         fitted = predict(regimes, size)

@@ -7,7 +7,8 @@ as 1 ms of 20 ms.
 
 Robust: the error r = log(fitted / measured) of a row counts as r^2 / (1 + r^2 / c^2) (Geman and McClure,
 1985), which levels off, so that a cold first row or an outlier costs the same wherever the cuts are and
-cannot buy its own regime.
+cannot buy its own regime. What does not level off is a fall of the fitted time from one regime to the next
+that the rows do not show: two or more rows beside a cut that are off are no outliers.
 """
 
 from itertools import pairwise
@@ -99,10 +100,10 @@ def _grouped(x, log_time):
 def _choose(x, log_time, first, last) -> list[tuple[float, float]]:
     """Lowest and highest size of each regime: the best cuts for every number of regimes, then the number.
 
-    Cuts are compared by the error of each row if it were left out of its regime. The number is the smallest
-    whose error on rows left out of everything (every fifth, five ways) is at most half a standard error above
-    the best: the one-standard-error rule of Breiman et al. (*Classification and Regression Trees*, 1984),
-    halved, because a regime missed costs more than one too many.
+    Cuts are compared by the error of each row if it were left out of its regime, and by ``_falls``. The
+    number is the smallest whose error on rows left out of everything (every fifth, five ways) is at most half
+    a standard error above the best: the one-standard-error rule of Breiman et al. (*Classification and
+    Regression Trees*, 1984), halved, because a regime missed costs more than one too many.
     """
     rows = np.arange(len(x))
     keep = np.vstack([np.ones(len(x), bool), *(rows % FOLDS != fold for fold in range(FOLDS))])
@@ -122,10 +123,16 @@ def _choose(x, log_time, first, last) -> list[tuple[float, float]]:
     cost[:, low, high] = (weight * _loss(left_out)).sum(-1)
     where = np.full((len(x) + 1, len(x) + 1), -1)
     where[low, high] = np.arange(len(low))
+    fitted = error + log_time
+    start, end = np.zeros_like(cost), np.zeros_like(cost)
+    start[:, low, high], end[:, low, high] = (fitted[:, np.arange(len(low)), at] for at in (low, high - 1))
+    # A fold does not look at the time of its left-out rows: it reads them off between their neighbours.
+    level = np.array([np.interp(rows, rows[kept], log_time[kept]) for kept in keep])
+    into, out_of = _falls(start, end, level)
 
     options, misses = [], []
     for count in range(1, min(MOST_REGIMES, len(x) // FEWEST_ROWS) + 1):
-        cuts = _best_cuts(cost, count)
+        cuts = _best_cuts(cost, into, out_of, count)
         if any(where[i, j] < 0 for i, j in cuts[0]):
             break
         options.append(cuts[0])
@@ -147,16 +154,30 @@ def _choose(x, log_time, first, last) -> list[tuple[float, float]]:
     return [(first[i], last[j - 1]) for i, j in options[number]]
 
 
-def _best_cuts(cost: np.ndarray, count: int) -> list[list[tuple[int, int]]]:
+def _falls(start, end, level):
+    """Cost, for every fold and rows [i, j), of the fall from [0, i) into them and out of them into [j, last).
+
+    ``start``, ``end``: log fitted time at the first and last row of [i, j). From one regime to the next the
+    fitted time may fall as far as ``level``, the log measured time, does there. A further fall means that a
+    line runs past the rows at the cut, which then belong to the other side: it counts as an error that does
+    not level off, r^2 / c^2.
+    """
+    measured = np.pad(np.maximum(level[:, :-1] - level[:, 1:], 0), ((0, 0), (1, 1)))
+    into = end[:, 0, :, None] - start - measured[:, :, None]
+    out_of = end - start[:, None, :, -1] - measured[:, None, :]
+    return (np.maximum(into, 0) / MISS) ** 2, (np.maximum(out_of, 0) / MISS) ** 2
+
+
+def _best_cuts(cost, into, out_of, count: int) -> list[list[tuple[int, int]]]:
     """For each fold the rows [i, j) of ``count`` adjoining stretches with the least total cost."""
     folds, ends = cost.shape[:2]
     to_end = cost[:, :, -1]
     if count == 1:
         inner = [()] * folds
     elif count == 2:
-        inner = [(cut,) for cut in (cost[:, 0, :] + to_end).argmin(-1)]
+        inner = [(cut,) for cut in (cost[:, 0] + to_end + into[:, :, -1]).argmin(-1)]
     else:
-        total = cost[:, 0, :, None] + cost + to_end[:, None, :]
+        total = cost[:, 0, :, None] + into + cost + out_of + to_end[:, None, :]
         inner = list(zip(*np.unravel_index(total.reshape(folds, -1).argmin(-1), (ends, ends)), strict=True))
     bounds = [(0, *map(int, cut), ends - 1) for cut in inner]
     return [list(pairwise(bound)) for bound in bounds]

@@ -12,7 +12,7 @@ from labkit.evidence.sweep_json import read_json
 from labkit.evidence.sweep_ranks import decide_ranks
 from labkit.evidence.sweep_rows import TYPE_BYTES, Half, Number, Row, rate_agrees, wrong_of
 from labkit.evidence.sweep_source import refuse, text_of
-from labkit.evidence.sweep_text import Table, read_text
+from labkit.evidence.sweep_text import MOST_RANKS, Table, read_text
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,7 +24,8 @@ class Sweep:
     collective and its ranks are known, else times the ratio that the table prints (NaN without one).
     ``wrong`` counts wrong elements, NaN where nothing was checked (of the old ``error`` column: 0 within
     rounding, else as printed). ``skipped`` holds (line number, why) of every row left out, ``warnings`` what
-    a user of the numbers must know.
+    a user of the numbers must know. ``part`` tells the tables of one run apart, such as "half, sum" where it
+    went through data types, reductions or roots (``-d all -o all -r all``).
     """
 
     collective: str | None
@@ -37,24 +38,29 @@ class Sweep:
     in_place: "Sweep | None" = None
     skipped: list[tuple[int, str]] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    part: str = ""
 
     def __repr__(self) -> str:
         """The facts in one line."""
         span = f"{self.size.min():.0f} to {self.size.max():.0f} B"
         return f"Sweep({self.collective}, {self.n_ranks} ranks, {self.size.size} rows, {span})"
 
-    def fit(self):
-        """The latency and bandwidth that this sweep shows: ``labkit.evidence.fit.fit_sweep`` of it."""
+    def fit(self, nominal: float | None = None):
+        """The latency and bandwidth that this sweep shows: ``labkit.evidence.fit.fit_sweep`` of it.
+
+        ``nominal``: bytes/s of one direction of the link, to judge the plateau by.
+        """
         from labkit.evidence.fit import fit_sweep
 
-        return fit_sweep(self)
+        return fit_sweep(self, nominal)
 
 
 def read_sweep(path_or_text: str | os.PathLike, n_ranks: int | None = None) -> list[Sweep]:
     """Every table of an nccl-tests or rccl-tests log (text or JSON), one ``Sweep`` each, in order.
 
     A ``str`` with a newline (or JSON) is the log itself, anything else a path. ``n_ranks`` overrules what the
-    log says; a conflict is reported in ``warnings``. Raises InputRefused for anything that is no such log.
+    log says; a conflict is reported in ``warnings``. Raises InputRefused for anything that is no such log,
+    for separate runs mixed line by line, and for host launch times (``-C 1``).
 
     >>> sweep, = read_sweep(
     ...     "# nThread 1 nGpus 8 minBytes 1048576 maxBytes 2097152 step: 2(factor)\\n"
@@ -64,8 +70,9 @@ def read_sweep(path_or_text: str | os.PathLike, n_ranks: int | None = None) -> l
     Sweep(all_reduce, 8 ranks, 2 rows, 1048576 to 2097152 B)
     """
     whole = isinstance(n_ranks, int | np.integer) and not isinstance(n_ranks, bool)
-    if n_ranks is not None and not (whole and n_ranks >= 1):
-        raise InputRefused(f"n_ranks is {n_ranks!r}; give a whole number of ranks, 1 or more")
+    if n_ranks is not None and not (whole and 1 <= n_ranks <= MOST_RANKS):
+        given = f"{n_ranks!r:.40}" if not whole or abs(n_ranks) < 1e15 else "far too large"
+        raise InputRefused(f"n_ranks is {given}; give a whole number of ranks, 1 to {MOST_RANKS}")
     caller = None if n_ranks is None else int(n_ranks)
     text, path = text_of(path_or_text)
     tables = read_json(text) if text.lstrip()[:1] in ("{", "[") else []
@@ -77,17 +84,23 @@ def read_sweep(path_or_text: str | os.PathLike, n_ranks: int | None = None) -> l
             f"{path or 'the text'} mixes {len(runs)} separate runs of one rank each (every one calls "
             "itself rank 0), so no communication was measured; build nccl-tests with MPI=1 and run it again"
         )
-    parts = [part for table in tables for part in _parts(table)]
-    sweeps = [sweep for part in parts if (sweep := _sweep(part, caller, name_in(os.path.basename(path))))]
+    hosts = [table for table in tables if table.cpu_time and table.rows]
+    parts = [(part, name) for table in tables if table not in hosts for part, name in _parts(table)]
+    hint = name_in(os.path.basename(path))
+    sweeps = [sweep for part, name in parts if (sweep := _sweep(part, name, caller, hint))]
+    host = "the times are those of the host's launches (option -C), not of the collective; run without -C"
+    if hosts and not sweeps:
+        raise InputRefused(f"{path or 'the text'} cannot be used: {host}")
     if not sweeps:
-        refuse(text, path, parts or tables)
+        refuse(text, path, [part for part, _ in parts] or tables)
+    sweeps[-1].warnings.extend([f"{len(hosts)} more tables are left out: {host}"] if hosts else [])
     troubles = [trouble for table in tables if not table.rows for trouble in table.troubles[:3]]
     sweeps[-1].warnings.extend(f"the log reports trouble: {trouble}" for trouble in troubles)
     return sweeps
 
 
-def _parts(table: Table) -> list[Table]:
-    """One table for each data type, reduction and root in it (``-d all -o all``)."""
+def _parts(table: Table) -> list[tuple[Table, str]]:
+    """One table for each data type, reduction and root in it, and what tells it from the others."""
     groups: dict[tuple, list[Row]] = {}
     for row in table.rows:
         root = row.root if row.root is not None and row.root >= 0 else -1
@@ -95,8 +108,19 @@ def _parts(table: Table) -> list[Table]:
     most = max(map(len, groups.values()), default=0)
     stray = [rows[0] for rows in groups.values() if len(rows) == 1 < most]
     table.skipped += [(row.line, "its type, redop or root differ from every other row's") for row in stray]
-    many = [rows for rows in groups.values() if len(rows) > 1 or most == 1]
-    return [replace(table, rows=rows, warnings=list(table.warnings)) for rows in many] or [table]
+    many = {key: rows for key, rows in groups.items() if len(rows) > 1 or most == 1}
+    names = {
+        key: ", ".join([key[0], key[1]] + [f"root {key[2]}"] * (key[2] >= 0)) if len(many) > 1 else ""
+        for key in many
+    }
+    says = {
+        key: [f"one of {len(many)} tables of a run over data types, reductions or roots: {name}"] * bool(name)
+        for key, name in names.items()
+    }
+    return [
+        (replace(table, rows=rows, warnings=[*table.warnings, *says[key]]), names[key])
+        for key, rows in many.items()
+    ] or [(table, "")]
 
 
 def _consistent(table: Table, ratio: int | None, share: float) -> list[Row]:
@@ -120,7 +144,7 @@ def _to_microseconds(rows: list[Row]):
                 setattr(row, side, half._replace(time=time))
 
 
-def _sweep(table: Table, caller: int | None, hint: str | None) -> Sweep | None:
+def _sweep(table: Table, part: str, caller: int | None, hint: str | None) -> Sweep | None:
     """The sweep of a table; None when no row can be read whole (``table.skipped`` then says why)."""
     if not table.rows:
         return None
@@ -149,10 +173,14 @@ def _sweep(table: Table, caller: int | None, hint: str | None) -> Sweep | None:
         warnings.append("only in-place numbers were printed: they stand in for the out-of-place ones")
     first = out or inp
     if np.unique(first["size"]).size < first["size"].size:
-        warnings.append("some sizes were measured more than once: every row is kept")
+        warnings.append(
+            "some sizes were measured more than once: every row is kept (where two runs wrote into this log, "
+            "give each a log of its own)"
+        )
     warnings += [f"the log reports trouble: {trouble}" for trouble in list(dict.fromkeys(table.troubles))[:3]]
-    in_place = Sweep(collective, n, **inp) if inp else None
-    return Sweep(collective, n, **first, in_place=in_place, skipped=sorted(table.skipped), warnings=warnings)
+    in_place = Sweep(collective, n, **inp, part=part) if inp else None
+    skipped = sorted(table.skipped)
+    return Sweep(collective, n, **first, in_place=in_place, skipped=skipped, warnings=warnings, part=part)
 
 
 def _columns(

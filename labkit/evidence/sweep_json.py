@@ -8,23 +8,34 @@ import json
 import math
 import re
 
-from labkit.evidence.sweep_rows import REDOPS, TYPE_BYTES, Half, Number, Row, number
-from labkit.evidence.sweep_text import OPERATIONS, Table
+from labkit.evidence.sweep_rows import REDOPS, TYPE_BYTES, Half, Number, Row, measurable, number, rate_agrees
+from labkit.evidence.sweep_text import MOST_RANKS, OPERATIONS, Table
+
+
+_NEXT = re.compile(r"[\s,]*")
+_MOST_OF_A_PROCESS = 4096  # threads x GPUs
 
 
 def read_json(text: str) -> list[Table]:
-    """The tables of a JSON report; none when the text is no such report.
+    """The tables of JSON reports, one behind another; none when the text is no such report.
 
-    A report that is cut keeps its complete results and says so.
+    A report that is cut keeps its complete results and says so. rccl-tests writes a list of records, or one
+    record in each line.
     """
-    try:
-        whole = json.loads(text)
-    except (ValueError, RecursionError):
-        cut = _cut_report(text)
-        return [_report(cut, cut=True)] if cut else []
-    if isinstance(whole, list):
-        return _records(whole)
-    return [_report(whole)] if isinstance(whole, dict) and isinstance(whole.get("results"), list) else []
+    decoder, tables, records, at = json.JSONDecoder(), [], [], _NEXT.match(text).end()
+    while at < len(text):
+        try:
+            value, end = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            cut = _cut_report(text[at:])
+            tables += [_report(cut, cut=True)] if cut else []
+            break
+        at = _NEXT.match(text, end).end()
+        if isinstance(value, dict) and isinstance(value.get("results"), list):
+            tables.append(_report(value))
+        else:
+            records += value if isinstance(value, list) else [value]
+    return tables + _records(records)
 
 
 def _cut_report(text: str) -> dict | None:
@@ -41,7 +52,7 @@ def _cut_report(text: str) -> dict | None:
                 continue
             at = text.index("[", at) + 1
             while True:
-                result, at = decoder.raw_decode(text, re.compile(r"[\s,]*").match(text, at).end())
+                result, at = decoder.raw_decode(text, _NEXT.match(text, at).end())
                 report[key].append(result)
         except (ValueError, RecursionError):
             continue
@@ -64,11 +75,9 @@ def _half(result: dict | None, keys: tuple[str, str, str, str]) -> Half | None:
     if not isinstance(result, dict):
         return None
     time, algbw, busbw = (_cell(result.get(key)) for key in keys[:3])
-    if not (math.isfinite(time.value) and time.value > 0 and algbw.value >= 0 and busbw.value >= 0):
+    if not measurable(time, algbw, busbw):
         return None
     wrong = _cell(result.get(keys[3])).value
-    if not (math.isfinite(algbw.value) and math.isfinite(busbw.value)):
-        return None
     return Half(time, algbw, busbw, f"{wrong:g}" if wrong >= 0 and math.isfinite(wrong) else "N/A")
 
 
@@ -91,18 +100,16 @@ def _row(at: int, entry) -> Row | str:
 def _report(report: dict, cut: bool = False) -> Table:
     table, config = Table(), report.get("config")
     config = config if isinstance(config, dict) else {}
-    table.threads = min(_whole(config.get("nthreads")) or 1, 10**6)
-    table.gpus = min(_whole(config.get("ngpus")) or 1, 10**6)
+    table.threads = min(_whole(config.get("nthreads")) or 1, _MOST_OF_A_PROCESS)
+    table.gpus = min(_whole(config.get("ngpus")) or 1, _MOST_OF_A_PROCESS // table.threads)
     devices = config.get("devices") if isinstance(config.get("devices"), list) else []
     each = table.threads * table.gpus  # one entry a process, each with so many ranks
-    for process, device in enumerate(devices[:1_000_000]):
+    for process, device in enumerate(devices[: MOST_RANKS // each]):
         device = device if isinstance(device, dict) else {}
-        group = _whole(device.get("group")) or 0
-        first = _whole(device.get("rank"))
-        first = process * each if first is None or first > 10**7 else first
-        last = first + each - 1
-        for rank in {first, last}:
-            table.devices.append((rank, group, str(device.get("hostname")), str(device.get("pid"))))
+        group, first = _whole(device.get("group")) or 0, _whole(device.get("rank"))
+        first = process * each if first is None or first >= MOST_RANKS else first
+        who = str(device.get("hostname")), str(device.get("pid"))
+        table.devices += [(rank, group, *who) for rank in range(first, first + each)]
     args = report.get("args")
     program = str(args[0]) if isinstance(args, list) and args else ""
     name = re.sub(r"_(?:perf|test)(?:\.exe)?$", "", re.split(r"[/\\]", program)[-1])
@@ -114,8 +121,9 @@ def _report(report: dict, cut: bool = False) -> Table:
             continue
         for side, place in (("out", "out_of_place"), ("inp", "in_place")):
             part = entry.get(place)
-            key = "cpu_time" if isinstance(part, dict) and "cpu_time" in part else "time"
-            setattr(row, side, _half(part, (key, "alg_bw", "bus_bw", "nwrong")))
+            cpu = isinstance(part, dict) and "cpu_time" in part
+            table.cpu_time = table.cpu_time or cpu
+            setattr(row, side, _half(part, ("cpu_time" if cpu else "time", "alg_bw", "bus_bw", "nwrong")))
         unreadable = any(
             isinstance(entry.get(p), dict) and not h
             for p, h in (("out_of_place", row.out), ("in_place", row.inp))
@@ -151,24 +159,35 @@ def _says(table: Table, report: dict, cut: bool):
 
 
 def _records(entries: list) -> list[Table]:
-    """The tables of an rccl-tests report: one record for each half of a row, in place or not."""
+    """The tables of an rccl-tests report: one record for each half of a row, in place or not.
+
+    Its ``ranks`` are MPI processes of ``gpusPerRank`` (without MPI only ``gpus``) NCCL ranks each, and its
+    ``size`` is what a rank receives: one rank's share in reduce_scatter and scatter, unlike everywhere else
+    (Reporter::addResult and BenchTime in rccl-tests, src/common.cu).
+    """
     tables: dict[tuple, Table] = {}
     pairs: dict[tuple, Row] = {}
     for at, entry in enumerate(entries, 1):
         if not isinstance(entry, dict) or "algBw" not in entry:
             continue
-        name, n = str(entry.get("name")), _whole(entry.get("ranks", entry.get("gpus")))
+        name = str(entry.get("name"))
+        processes, gpus = (_whole(entry.get(key, 1)) for key in ("ranks", "gpusPerRank"))
+        n = (processes or 0) * (gpus or 0) if "ranks" in entry else _whole(entry.get("gpus")) or 0
         table = tables.setdefault((name, n), Table())
-        table.name, table.processes = OPERATIONS.get(name.lower()), n
+        table.name, table.nranks = OPERATIONS.get(name.lower()), {n} if 1 <= n <= MOST_RANKS else set()
         row, half = _row(at, entry), _half(entry, ("time", "algBw", "busBw", "wrong"))
         if isinstance(row, str) or half is None or row.size == 0:
             table.skipped.append(
                 (at, row if isinstance(row, str) else "its size, time or bandwidths are no numbers above 0")
             )
             continue
+        one_share = table.name in ("reduce_scatter", "scatter") and not rate_agrees(row.size, half)
+        if one_share and rate_agrees(row.size * n, half):
+            row.size *= n
+        side = "inp" if _whole(entry.get("inPlace")) else "out"
         key = (name, n, str(entry.get("numCycle")), row.size, row.type, row.redop)
-        if key not in pairs:
+        if key not in pairs or getattr(pairs[key], side):  # measured again: a new row
             pairs[key] = row
             table.rows.append(row)
-        setattr(pairs[key], "inp" if _whole(entry.get("inPlace")) else "out", half)
+        setattr(pairs[key], side, half)
     return list(tables.values())

@@ -1,5 +1,6 @@
 """How many ranks a table was measured with: everything that tells is compared."""
 
+from collections import Counter
 from dataclasses import dataclass
 
 from labkit.collectives import busbw_factor
@@ -46,18 +47,25 @@ def from_ratio(rows: list[Row], collective: str | None, share: float) -> RatioRa
     return RatioRanks(sorted(spans, key=lambda span: span[1] - span[0])[:200]) if spans else None
 
 
-def from_devices(table: Table) -> tuple[int, bool, list[str]]:
+def from_devices(table: Table) -> tuple[int | None, bool, list[str]]:
     """Ranks of the device list, whether it is cut, and what to say about it.
 
-    Highest rank + 1, since long lists are cut in the middle; one group's where the run was split.
+    Highest rank + 1, since long lists are cut in the middle; one group's where the run was split. None where
+    runs of different lengths are mixed.
     """
     says = []
     groups: dict[int, set[int]] = {}
     for rank, group, *_ in table.devices:
         groups.setdefault(group, set()).add(rank)
     ranks = set.union(*groups.values())
-    if len(set(table.devices)) > len({device[:2] for device in table.devices}):
-        says.append("ranks stand twice in the device list: separate runs are mixed in this log")
+    times = set(Counter(device[:2] for device in table.devices).values())
+    if times != {1}:
+        says.append(
+            "ranks stand more than once in the device list: separate runs are mixed in this log, or one run "
+            "was logged twice; let every run write a log of its own"
+        )
+    if len(times) > 1:
+        return None, True, says
     if len(groups) > 1:
         says.append(f"the run was split into {len(groups)} groups: the number of ranks is that of one group")
         return max(map(len, groups.values())), False, says
@@ -88,8 +96,10 @@ def decide_ranks(
         found.append(("the busbw/algbw ratio", allowed[0]))
     if table.devices:
         n, cut, says = from_devices(table)
-        more = cut and found and found[0][1] > n  # the end of a cut list may be missing
-        found.insert(len(found) if more else 0, ("the device list", n))
+        if n is None and caller is None:
+            return None, [*says, "the number of ranks is unknown: give n_ranks"]
+        more = cut and found and n and found[0][1] > n  # the end of a cut list may be missing
+        found[len(found) if more else 0 : 0] = [("the device list", n)] if n else []
     if caller is not None:
         found.insert(0, ("the caller", caller))
     process = table.threads * table.gpus

@@ -6,6 +6,7 @@ of any launcher may stand before it and debug output may be glued behind it.
 
 import math
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -21,7 +22,7 @@ REDOPS = {"sum", "prod", "max", "min", "avg", "mulsum", "none"}
 _END = r"(?=[\s\[\\\"|<]|$)"
 _HEAD = re.compile(r"(?<![\w.+-])(\d{1,19})\s+(\d{1,19})\s+([a-z][a-z0-9_]{2,15})" + _END)
 _WORD = re.compile(r"\s+([a-z]{2,12})" + _END)
-_NUMBER = re.compile(r"(\s+)(N/A|-?nan|-?inf|-?\d{1,19}(?:\.\d{0,9})?(?:[eE][+-]?\d{1,3})?)" + _END)
+_NUMBER = re.compile(r"(\s+)(N/A|-?nan|-?inf|-?\d{1,19}(?:\.\d{0,9})?(?:[eE][+-]?\d{1,3})?)\*?" + _END)
 _LIKE_A_ROW = re.compile(r"(?:\s+\S+)?(?:\s+-?\d+)?(?:\s+\d+(?:\.\d+)?){2}")
 _ERROR = re.compile(r"\d(?:\.\d+)?e[+-]\d\d+")
 _DEBUG = re.compile(r":\d{1,9}:\d{1,9} \[\d{1,4}\] |NCCL version ")
@@ -114,39 +115,52 @@ def number(token: str) -> Number:
     return Number(value, digit / 2)
 
 
+def measurable(time: Number, algbw: Number, busbw: Number) -> bool:
+    """Whether a clock can have measured such microseconds and a machine can have reached such GB/s."""
+    return 1e-6 <= time.value <= 1e15 and 0 <= algbw.value <= 1e12 and 0 <= busbw.value <= 1e12
+
+
 def half_of(tokens: list[str]) -> Half | None:
     """Tokens as time, algbw, busbw, wrong (what follows is ignored); None when they cannot be that."""
-    if any(token[0] == "0" and token[1:2].isdigit() for token in tokens[:4]):
+    if len(tokens) < 4 or any(token[0] == "0" and token[1:2].isdigit() for token in tokens[:4]):
         return None
     time, algbw, busbw = (number(token) for token in tokens[:3])
-    usable = math.isfinite(time.value) and time.value > 0
-    usable = usable and all(math.isfinite(rate.value) and rate.value >= 0 for rate in (algbw, busbw))
     wrong = number(tokens[3]).value
-    usable = usable and (tokens[3] in ("N/A", "nan", "-nan") or (math.isfinite(wrong) and wrong >= 0))
-    return Half(time, algbw, busbw, tokens[3]) if usable else None
+    checked = tokens[3] in ("N/A", "nan", "-nan") or (math.isfinite(wrong) and wrong >= 0)
+    return Half(time, algbw, busbw, tokens[3]) if checked and measurable(time, algbw, busbw) else None
 
 
-def _numbers(text: str, start: int) -> tuple[list[str], list[int], int]:
-    """Numbers one after another from ``start``, the blanks before each of them, and where they end."""
-    tokens, gaps = [], []
+def _numbers(text: str, start: int) -> tuple[list[str], list[int], list[int]]:
+    """Numbers one after another from ``start``, the blanks before each, and ``start`` and every number's end.
+
+    The asterisk that old rccl-tests put behind an error too large is no part of the number.
+    """
+    tokens, gaps, ends = [], [], [start]
     while match := _NUMBER.match(text, start):
         gaps.append(len(match[1]))
         tokens.append(match[2])
+        ends.append(match.end(2))
         start = match.end()
-    return tokens, gaps, start
+    return tokens, gaps, ends
 
 
-def _layout(tokens: list[str], columns: int | None) -> tuple[int, int, int]:
-    """Whether a root stands first (0 or 1), how many halves follow, and how many columns each has.
+def _layouts(tokens: list[str], columns: int | None, alone: bool) -> Iterator[tuple[int, int, int]]:
+    """Whether a root stands first (0 or 1), how many halves follow, and how many columns each may have.
 
-    A half has 4 columns, 5 with #bitdiff, 4 more with the per-iteration report; (0, 0, 0) when nothing fits.
+    A half has 4 columns, 5 with #bitdiff, 4 more with the per-iteration report. First what fits exactly, then
+    with more behind it: rccl-tests puts algorithm, protocol and channels there (N/A without a plan). Numbers
+    behind it are taken for such columns only under a head that tells how many a half has, ``alone`` in a line.
     """
+    roots = (0, 1) if tokens and re.fullmatch(r"-1|\d{1,6}", tokens[0]) else (0,)
     for per_half in (columns,) if columns else (4, 8, 5, 9):
         for halves in (2, 1) if columns or per_half == 4 else (2,):
-            root = len(tokens) - halves * per_half
-            if root == 0 or (root == 1 and re.fullmatch(r"-1|\d{1,6}", tokens[0])):
-                return root, halves, per_half
-    return 0, 0, 0
+            if len(tokens) - halves * per_half in roots:
+                yield len(tokens) - halves * per_half, halves, per_half
+    for halves in (2, 1):
+        for root in reversed(roots):
+            behind = tokens[root + halves * (columns or 4) :]
+            if behind and (set(behind) == {"N/A"} or (halves == 2 and columns and alone)):
+                yield root, halves, columns or 4
 
 
 def read_row(line: str, at: int, columns: int | None = None) -> tuple[Row | None, str]:
@@ -165,7 +179,7 @@ def read_row(line: str, at: int, columns: int | None = None) -> tuple[Row | None
         redop, start = word[1], word.end()
         if redop not in REDOPS:
             return None, f"its reduction {redop!r} is unknown"
-    tokens, gaps, end = _numbers(line, start)
+    tokens, gaps, ends = _numbers(line, start)
     row = Row(
         at,
         int(head[1]),
@@ -173,34 +187,40 @@ def read_row(line: str, at: int, columns: int | None = None) -> tuple[Row | None
         head[3],
         redop,
         None,
-        end=end - head.end(),
+        end=ends[-1] - head.end(),
         blank=gaps[0] if gaps else 0,
     )
-    if len(tokens) <= 1 and not line[end:].strip() and (not tokens or re.fullmatch(r"-1|\d{1,6}", tokens[0])):
+    if len(tokens) <= 1 and not line[ends[-1] :].strip() and (not tokens or re.fullmatch(r"-1|\d{1,6}", tokens[0])):
         row.root = int(tokens[0]) if tokens else None
         return row, ""
-    root, halves, per_half = _layout(tokens, columns)
-    if not halves:
-        return None, "it is not whole"
-    if root:
-        row.root = int(tokens[0])
-    parts = [half_of(tokens[root + i * per_half :]) for i in range(halves)]
-    if None in parts:
-        return None, "its numbers are no time and bandwidths, or it is not whole"
-    if halves == 2:
-        row.out, row.inp = parts
-    elif gaps[root] >= _EMPTY_HALF:
-        row.inp = parts[0]
-    else:
-        row.out = parts[0]
-    return row, ""
+    why = "it is not whole"
+    for root, halves, per_half in _layouts(tokens, columns, len(found) == 1):
+        parts = [half_of(tokens[root + i * per_half :]) for i in range(halves)]
+        used = root + halves * per_half
+        if None in parts or (used < len(tokens) and not all(rate_agrees(row.size, half) for half in parts)):
+            why = "its numbers are no time and bandwidths, or it is not whole"
+            continue
+        row.root, row.end = int(tokens[0]) if root else None, ends[used] - head.end()
+        if halves == 2:
+            row.out, row.inp = parts
+        elif gaps[root] >= _EMPTY_HALF:
+            row.inp = parts[0]
+        else:
+            row.out = parts[0]
+        return row, ""
+    return None, why
+
+
+def row_starts(line: str) -> list[int]:
+    """Where rows begin in a line, whole or not."""
+    return [match.start() for match in _HEAD.finditer(line) if match[3] in TYPE_BYTES]
 
 
 def piece_of(line: str) -> Half | None:
     """Half a row alone in its line (NCCL printed between the halves), else None."""
     text = " " + without_label(line).rstrip()
-    tokens, _, end = _numbers(text, 0)
-    return half_of(tokens) if len(tokens) == 4 and end == len(text) else None
+    tokens, _, ends = _numbers(text, 0)
+    return half_of(tokens) if len(tokens) == 4 and text[ends[-1] :] in ("", "*") else None
 
 
 def is_stub(line: str) -> bool:

@@ -3,7 +3,7 @@
 import os
 import re
 from pathlib import Path
-from typing import NoReturn
+from typing import BinaryIO, NoReturn
 
 from labkit.errors import InputRefused
 from labkit.evidence.sweep_text import Table
@@ -43,24 +43,33 @@ def text_of(source: str | os.PathLike) -> tuple[str, str]:
     try:
         if path.is_dir():
             raise InputRefused(f"{shown} is a directory; name the log inside it")
-        if not path.is_file():
+        if not (path.is_file() or path.is_fifo() or path.is_char_device()):
             raise InputRefused(
                 f"there is no file {shown!r}; check the path (a log given as text needs its line ends)"
             )
         if path.stat().st_size > LARGEST:
             raise InputRefused(f"{shown} has {path.stat().st_size / 1e6:.0f} MB; cut the table out of it")
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            text = read_text_of(file, shown)
     except InputRefused:
         raise
     except (OSError, ValueError) as error:
         raise InputRefused(f"{shown!r} cannot be read ({getattr(error, 'strerror', '') or error})") from None
+    return _clean(text), str(path)
+
+
+def read_text_of(file: BinaryIO, name: str) -> str:
+    """The text of an open binary file, of a pipe too; refused above ``LARGEST`` bytes."""
+    data = file.read(LARGEST + 1)
+    if len(data) > LARGEST:
+        raise InputRefused(f"{name} has more than {LARGEST / 1e6:.0f} MB; cut the table out of it")
     encoding = "utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8"
-    return _clean(data.decode(encoding, errors="replace")), str(path)
+    return data.decode(encoding, errors="replace")
 
 
 def _clean(text: str) -> str:
     text = text.lstrip("\ufeff").replace("\r\n", "\n")
-    text = text.replace("\r", " ") if "\n" in text else text.replace("\r", "\n")
+    text = text if "\n" in text else text.replace("\r", "\n")
     return re.sub(r"\x1b\[[0-9;?]{0,20}[A-Za-z]", "", text).replace("\u00a0", " ")
 
 

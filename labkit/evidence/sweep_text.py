@@ -3,9 +3,19 @@
 import re
 from copy import copy
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from labkit.errors import InputRefused
-from labkit.evidence.sweep_rows import Half, Row, is_stub, piece_of, read_row, whole_error, without_debug
+from labkit.evidence.sweep_rows import (
+    Half,
+    Row,
+    is_stub,
+    piece_of,
+    read_row,
+    row_starts,
+    whole_error,
+    without_debug,
+)
 
 OPERATIONS = {
     **{
@@ -41,8 +51,9 @@ _TROUBLES = (
     *("CUDA failure", "Cuda failure", "NCCL WARN", "# error:", "MPI_ABORT was invoked", "srun: error"),
     *("slurmstepd: error", "CANCELLED AT", "Segmentation fault", "exited on signal"),
 )
-_LONGEST = 2000  # characters of a line that are looked at; a row has about 150
+_LONGEST = 2000  # characters of a line, and of each row in it, that are looked at; a row has about 150
 _MOST_ROWS = 20_000
+MOST_RANKS = 2**20  # ten times the GPUs of the largest cluster; more is a slip of the pen
 _OF_THE_RUN = ("devices", "devices_cut", "threads", "gpus", "processes", "nranks", "name", "mentions")
 
 
@@ -66,6 +77,7 @@ class Table:
     columns: int | None = None
     error_column: bool = False
     milliseconds: bool = False
+    cpu_time: bool = False
 
     @property
     def begun(self) -> bool:
@@ -109,6 +121,8 @@ class _Reader:
             self.table.troubles.append(f"line {at}: {raw[start:][:160].strip()}")
         self.names(raw)
         line = without_debug(raw)
+        if line != raw and any(read_row(raw[len(line) :], at)):
+            self.skip(at, "a message of NCCL stands before it in its line")
         if not line.strip():
             return
         row, why = read_row(line, at, self.table.columns)
@@ -125,7 +139,7 @@ class _Reader:
         elif self.table.begun and is_stub(line):
             self.give_up_pending()
             self.skip(at, "it is not whole")
-        elif self.facts(line) or line == raw:
+        elif self.facts(line, at) or line == raw:
             self.give_up_pending()  # only NCCL's own lines may stand inside a row
 
     def add(self, row: Row):
@@ -150,7 +164,7 @@ class _Reader:
             )
             self.add(row)
 
-    def facts(self, line: str) -> bool:
+    def facts(self, line: str, at: int) -> bool:
         """Take what a line that is no row says about the run; False when it says nothing."""
         if match := _CONFIG.search(line):
             if self.table.begun:
@@ -160,6 +174,11 @@ class _Reader:
             self.configured = True
             self.table.threads, self.table.gpus = max(1, int(match[1])), max(1, int(match[2]))
         elif match := _DEVICE.search(line):
+            if self.table.rows and int(match[1]) > 0:
+                raise InputRefused(
+                    f"separate runs are mixed in this log: line {at} is of a device list, among the rows of "
+                    "a table; let every run write a log of its own"
+                )
             if self.table.rows:
                 self.next_table(same_run=False)
             self.table.devices.append((int(match[1]), int(match[2] or 0), match[4], match[3] or ""))
@@ -187,6 +206,7 @@ class _Reader:
             table.columns = times[1] - times[0]
         table.error_column = bool(re.search(r"\b(?:error|res)\b", line))
         table.milliseconds = bool(re.search(r"\bbytes\s+N\s+type\b", line))
+        table.cpu_time = "cputime" in words
 
     def names(self, line: str):
         """Take what a line says of the collective and of its ranks."""
@@ -217,27 +237,44 @@ class _Reader:
 
 
 def read_text(text: str) -> list[Table]:
-    """Every table in the text of a log, in order, rows or not; refused only for too many rows."""
+    """Every table in the text of a log, in order, rows or not; refused for too many rows and mixed runs."""
     reader = _Reader()
     lines = text.split("\n")
     for at, line in enumerate(lines, 1):
-        if line:
-            reader.take(line[:_LONGEST], at)
+        for part in line.split("\r"):  # progress bars write over their line
+            for piece in _short(part):
+                reader.take(piece, at)
     reader.next_table(same_run=False)
     for table in reader.tables:
         _keep_whole_rows(table, unfinished=len(lines) if lines[-1] else 0)
     return reader.tables
 
 
+def _short(line: str) -> list[str]:
+    """A line, or of a very long one its beginning and the beginning of every row in it."""
+    if len(line) <= _LONGEST:
+        return [line] if line else []
+    starts = [0, *(start for start in row_starts(line) if start > 0), len(line)]
+    return [line[start : min(end, start + _LONGEST)] for start, end in pairwise(starts)]
+
+
 def _keep_whole_rows(table: Table, unfinished: int):
     """Leave out rows of size 0, half rows among whole ones, and a last row cut inside its last number.
 
+    rccl-tests can switch one half off and still prints both halves' head: rows that are all halves are whole.
     ``unfinished`` is the number of the line that the text ends in without a line feed (0: none).
     """
     cells = [half.wrong for row in table.rows for half in row.halves]
     if not table.header:
         table.error_column = any("e-" in cell for cell in cells) and all(map(whole_error, cells))
-    both = any(row.out and row.inp for row in table.rows) or table.header.count("algbw") == 2
+    both = any(row.out and row.inp for row in table.rows)
+    if table.header.count("algbw") == 2 and not both and any(row.out for row in table.rows):
+        both = [row.line for row in table.rows] == [unfinished]
+        if not both:
+            table.warnings.append(
+                "one half of the two in the head was printed, which one is unknown (-O 0 of rccl-tests leaves "
+                "the out-of-place half out): it is taken as out of place"
+            )
     kept = []
     for row in table.rows:
         if row.size == 0:

@@ -1,27 +1,25 @@
 """Three levers: send less (shrink), send under computation (hide), send on the fast link (confine).
 
 Claim 1-h: every technique of chapters 3 and 4 as one computed row, before and after, on one workload and one
-plan. Coverage is hidden / all communication time. It rests on bounds, not on a timeline (the chapters have
-those): a collective hides at most as long as the computation that may legally run beside it, and the first or
-last piece never does.
+plan. Bytes and seconds per step. Coverage is hidden / all communication time. It rests on bounds, not on a
+timeline (the chapters have those): a collective hides at most as long as the computation that may legally run
+beside it, and the first or last piece never does.
+
+Sources: gradient buckets Li et al. (2020, PyTorch DDP); tensor and sequence parallel, selective recompute
+"Megatron-LM" (2019) and Korthikanti et al. (2022); stages and prefetch "ZeRO" (2020) and Zhao et al. (2023,
+PyTorch FSDP, also for the hybrid of shards and replicas).
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from labkit.collectives import bucket_count
+from labkit.collectives.place import check_count
+from labkit.collectives.scaling import BACKWARD_SHARE
 from labkit.errors import InputRefused
 from labkit.planner.compute import compute_time
-from labkit.planner.traffic import (
-    BillRow,
-    Workload,
-    bucket_count,
-    data_parallel,
-    sharded,
-    tensor_parallel,
-)
+from labkit.planner.traffic import BillRow, Workload, data_parallel, sharded, tensor_parallel
 from labkit.spec import Cluster
-
-BACKWARD = 2 / 3  # of a step's compute: two matrix products backward for each one forward
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +60,11 @@ def levers(work: Workload, cluster: Cluster, tp=8, dp=8, *, bucket=25e6) -> list
 
     Two rows look at the same tp x dp ranks without tensor parallel and say so. Compute is FLOPs / (peak x
     reached share), the same before and after: what a technique does to compute itself is in its note. Rows
-    that pair micro-batches are left out when their number is odd. Raises InputRefused when tp passes the
-    domain or tp x dp ranks do not fill whole domains.
+    that pair micro-batches are left out when their number is odd. Refused: degrees not whole or below 1, tp
+    beyond the domain, tp x dp ranks that do not fill whole domains, and a bucket of no bytes.
     """
+    check_count(tp, "the tensor-parallel degree")
+    check_count(dp, "the data-parallel degree")
     if tp * dp % cluster.domain:
         raise InputRefused(
             f"{tp} x {dp} ranks do not fill domains of {cluster.domain}; use a multiple of {cluster.domain}"
@@ -108,7 +108,8 @@ class _Plan:
 
     def beside(self, forward, backward):
         """Seconds of these that fit under the forward and the backward compute of a step."""
-        return min(forward, (1 - BACKWARD) * self.compute) + min(backward, BACKWARD * self.compute)
+        under_backward = BACKWARD_SHARE * self.compute
+        return min(forward, self.compute - under_backward) + min(backward, under_backward)
 
     def data(self, work: Workload | None = None, **options) -> list[BillRow]:
         place = {"stride": self.tp, "domain": self.cluster.domain, "bucket": self.bucket}
@@ -178,7 +179,7 @@ class _Plan:
 
     def hide(self) -> Iterator[Lever]:
         side, compute, work = self.side, self.compute, self.work
-        last_backward = BACKWARD * compute / work.micro_batches
+        last_backward = BACKWARD_SHARE * compute / work.micro_batches
         pieces = bucket_count(self.rank.gradient_bytes, self.bucket)
         yield Lever(
             "gradient buckets under the backward pass",
@@ -190,8 +191,8 @@ class _Plan:
         )
         tensor = self.tensor()
         # Backward, the all_reduce of a layer's input gradient runs beside the weight gradient of the same
-        # product: 3 h^2 (query, key, value) and 4 h^2 (first MLP matrix) of a layer's 12 h^2, one third of
-        # the layer's compute.
+        # product: 3 h^2 (query, key, value) and 4 h^2 (first MLP matrix) of a layer's 12 h^2. All weight
+        # gradients together are one third of the layer's compute.
         calls = work.layers * work.micro_batches
         call = side(tensor).seconds / (4 * calls)
         beside = sum(min(call, compute / 3 / calls * share) for share in (3 / 12, 4 / 12)) * calls
@@ -205,23 +206,29 @@ class _Plan:
         )
         if work.micro_batches % 2 == 0:
             half = side(tensor).seconds / 2
+            # A pair of micro-batches has 2 x 4 equal all_reduces a layer. The last one of its forward and of
+            # its backward pass have nothing left beside them: 2 of 8 x layers, one in 4 x layers.
+            pieces = 4.0 * work.layers
             yield Lever(
                 "two micro-batches in turn",
                 "4.3",
                 "hide",
                 side(tensor),
-                side(tensor, self.beside(half, half), 4.0 * work.layers),
+                side(tensor, self.beside(half, half), pieces),
                 "one communicates while the other computes; the last collective of each pass is exposed; two "
                 "halves of one micro-batch do the same with twice the collectives",
             )
         stage3 = self.stage(3)
         gather, scatter = (row.seconds(self.cluster) for row in stage3)
+        # A micro-batch has three equal collectives a layer: gather forward, gather and scatter backward. Its
+        # first gather and last scatter have nothing beside them: 2 of 3 x layers, one in 1.5 x layers.
+        pieces = 1.5 * work.layers
         yield Lever(
             "stage-3 prefetch one layer ahead",
             "4.1",
             "hide",
             side(stage3),
-            side(stage3, self.beside(gather / 2, gather / 2 + scatter), 1.5 * work.layers),
+            side(stage3, self.beside(gather / 2, gather / 2 + scatter), pieces),
             "equal layers; of each micro-batch the first gather and the last scatter are exposed",
         )
 
@@ -237,8 +244,8 @@ class _Plan:
         )
         shard = replace(self.work, parameters=self.work.parameters / domain)
         between = data_parallel(shard, everyone // domain, stride=domain, domain=domain)
-        # A hierarchical all_reduce: reduce_scatter and all_gather inside (the bytes of stage 1), all_reduce
-        # of shards across.
+        # A hierarchical all_reduce: reduce_scatter and all_gather inside, which are the bytes of stage 1, and
+        # an all_reduce of the shards across.
         yield Lever(
             "hierarchical all_reduce",
             "2.3",

@@ -1,14 +1,14 @@
 """Which strategy may leave the host: the answer as numbers, not as a rule.
 
 Two questions. ``placement``: how much bandwidth and how little latency does each strategy need to stay under
-a share of a step? ``crossing_cost``: what does tensor parallel cost when it spans hosts, as a function of the
-ports per host?
+a share of a step? ``crossing_cost``: what does it cost that tensor parallel spans hosts with so many ports?
 """
 
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from labkit.collectives.place import check_count, check_ranks
 from labkit.errors import InputRefused
 from labkit.planner.compute import compute_time
 from labkit.planner.traffic import (
@@ -16,11 +16,11 @@ from labkit.planner.traffic import (
     Workload,
     data_parallel,
     pipeline_stage,
-    plain,
     share_of_ports,
     tensor_parallel,
 )
 from labkit.spec import Cluster, Gpu, Link
+from labkit.units import plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,12 @@ def placement(
     is FLOPs / (tp x pp); bubbles and overlap are left out. Data parallel reduces the 1/(tp pp) of the
     gradients that a rank holds, tensor parallel works on the 1/pp of the layers, and every rank sends whole
     activations to the next stage. ``across`` has one rank per host, with its share of the host's ports.
+    Refused: degrees not whole or below 1, and a budget or bucket not above 0.
     """
+    for degree, name in ((tp, "tensor"), (dp, "data"), (pp, "pipeline")):
+        check_count(degree, f"the {name}-parallel degree")
+    if not budget > 0:
+        raise InputRefused(f"the budget is {budget}; it is a share of a step's compute, use more than 0")
     step = compute_time(work.flops, cluster.gpu, work.precision) / (tp * pp)
     rank = replace(work, parameters=work.parameters / (tp * pp), layers=work.layers / pp)
     rows = tensor_parallel(rank, tp) + data_parallel(rank, dp, bucket=bucket) + pipeline_stage(work, pp)
@@ -95,16 +100,18 @@ def tensor_layer(work: Workload, degree, link: Link):
 def host_link(cluster: Cluster, members=8, ports=None, port_rate=None) -> Link:
     """The slowest hop of a ring over hosts with ``members`` ranks each: all their ports together, or inside.
 
-    ``ports`` x ``port_rate`` (bytes/s, either may be an array) replace the cluster's own: of its ports a
-    group has the share of its members (``Cluster.group``).
+    ``ports`` x ``port_rate`` (bytes/s, either may be an array) replace the cluster's own. Of the ports a
+    group has the share of its members, as in ``Cluster.group``. Refused: more members than the domain holds.
     """
+    check_ranks(members)
     if members > cluster.domain:
         raise InputRefused(
             f"{members} ranks do not fit a fast-link domain of {cluster.domain}; use at most {cluster.domain}"
         )
-    ports = cluster.nics_per_node * members / cluster.gpus_per_node if ports is None else ports
+    ports = np.asarray(cluster.nics_per_node if ports is None else ports, float)
+    ports = ports * members / cluster.gpus_per_node
     port_rate = cluster.inter.bandwidth if port_rate is None else port_rate
-    across = np.asarray(ports, float) * port_rate
+    across = ports * port_rate
     alpha = np.maximum(cluster.inter.alpha, cluster.intra.alpha)
     return Link(plain(alpha), plain(np.minimum(across, cluster.intra.bandwidth)))
 
@@ -139,5 +146,6 @@ def rate_for_crossing_cost(work: Workload, cluster: Cluster, cost, *, degree=8, 
 
 def _micro_batch(work: Workload, gpu: Gpu, degree, link: Link):
     """Seconds of one micro-batch at this tensor-parallel degree: compute plus exposed communication."""
+    check_count(degree, "the tensor-parallel degree")
     compute = compute_time(replace(work, micro_batches=1).flops, gpu, work.precision) / degree
     return compute + work.layers * tensor_layer(work, degree, link)

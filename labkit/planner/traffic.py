@@ -9,12 +9,13 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from labkit.collectives import collective_cost, volume
+from labkit.collectives import bucket_count, collective_cost, volume
+from labkit.collectives.place import check_count, check_ranks
 from labkit.errors import InputRefused
 from labkit.spec import Cluster, Link
+from labkit.units import plain
 
-# The algorithm a row is costed with: the bandwidth-optimal one of each operation, as libraries choose for
-# large sizes.
+# The algorithm a row is costed with: the bandwidth-optimal one, as libraries choose for large messages.
 _ALGORITHM = {
     "all_reduce": "ring",
     "all_gather": "ring",
@@ -28,10 +29,10 @@ _ALGORITHM = {
 class Workload:
     """What one replica of a model does in one optimizer step, in the numbers that communication depends on.
 
-    ``micro_batch`` samples at a time, ``micro_batches`` of them before the optimizer runs (gradient
-    accumulation and the pipeline's m are the same thing). ``bytes_per_element`` is that of weights and
-    activations; gradients have their own. ``precision`` is that of the matrix products, as the GPU presets
-    name it.
+    ``micro_batch`` samples at a time, ``micro_batches`` of them before the optimizer runs: the steps of
+    gradient accumulation, which are also the pipeline's m. ``bytes_per_element`` is that of weights and
+    activations; gradients have their own. ``precision`` is that of the matrix products, by its name in the
+    GPU presets. Refused: any number that is not above 0.
     """
 
     parameters: float
@@ -72,8 +73,8 @@ class Workload:
     def flops(self):
         """FLOPs of one step, forward and backward: 6 per parameter and token.
 
-        "Scaling Laws for Neural Language Models" (2020), section 2.1: without the attention scores and
-        without recompute.
+        "Scaling Laws for Neural Language Models" (2020), section 2.1. Attention scores and recompute are left
+        out, as in that paper.
         """
         return 6 * self.parameters * self.micro_batch * self.micro_batches * self.sequence
 
@@ -99,8 +100,8 @@ class BillRow:
     def bytes_across(self):
         """Bytes per step that leave the domain, as the mean over the ranks that send.
 
-        One of every ``members`` hops of a ring crosses; of an all_to_all (N - members)/(N - 1) of what a rank
-        sends.
+        Of a ring's hops one in ``members`` crosses; of what a rank sends in an all_to_all, the share
+        (N - members)/(N - 1) does.
         """
         share = 1 / self.members
         if self.collective == "all_to_all":
@@ -136,37 +137,25 @@ def share_of_ports(cluster: Cluster) -> Link:
 def link_of(group, stride=1, domain=8):
     """``inside`` where ``group`` ranks, ``stride`` apart, fit one fast-link domain, else ``across``.
 
+    Refused: any of the three not whole or below 1.
+
     >>> link_of(8), link_of(16), link_of(8, stride=8)
     ('inside', 'across', 'across')
     """
-    return plain(np.where(np.asarray(group) * stride <= domain, "inside", "across"))
-
-
-def plain(value):
-    """A 0-d array as a Python float (or str), any other array as it is."""
-    value = np.asarray(value)
-    return value.item() if value.ndim == 0 else value
+    group = check_ranks(group)
+    stride, domain = check_count(stride, "the stride of a group"), check_count(domain, "a fast-link domain")
+    return plain(np.where(group * stride <= domain, "inside", "across"))
 
 
 def _row(strategy, collective, payload, count, group, stride, domain) -> BillRow:
+    link = link_of(group, stride, domain)
     members = 2 if collective == "send_recv" else group
     _, _, busiest = volume(collective, _ALGORITHM[collective], payload, members)
     # Pipeline ranks that exchange sit one stage apart: only two of them meet at a boundary that crosses.
     together = 1 if collective == "send_recv" else max(1, domain // stride)
-    link = link_of(group, stride, domain)
     return BillRow(
         strategy, collective, plain(payload), plain(count), plain(count * busiest), group, link, together
     )
-
-
-def bucket_count(size, bucket):
-    """Collectives that ``size`` bytes travel in, cut into buckets of at most ``bucket`` bytes.
-
-    >>> bucket_count(14e9, 25e6)
-    560.0
-    """
-    # 1e-9: a quotient that is whole but for rounding is not rounded up.
-    return plain(np.ceil(np.asarray(size, float) / bucket - 1e-9))
 
 
 def data_parallel(work: Workload, n, *, bucket=None, deferred=True, stride=1, domain=8) -> list[BillRow]:
@@ -220,28 +209,28 @@ def sharded(work: Workload, n, stage: int, *, keep_gradients=False, stride=1, do
     """
     name, m, layers = f"stage {stage}", work.micro_batches, work.layers
     weights, gradients = work.weight_bytes, work.gradient_bytes
-    if stage in (1, 2):
+    if np.ndim(stage) or stage not in (1, 2, 3):
+        raise InputRefused(
+            f"there is no sharding stage {stage}; use 1, 2 or 3 (plain data parallel is data_parallel)"
+        )
+    if stage < 3:
         scatters = 1 if stage == 1 else m
         return [
             _row(name, "reduce_scatter", gradients, np.asarray(1.0 * scatters), n, stride, domain),
             _row(name, "all_gather", weights, np.asarray(1.0), n, stride, domain),
         ]
-    if stage == 3:
-        scatters = layers * (1 if keep_gradients else m)
-        return [
-            _row(name, "all_gather", weights / layers, np.asarray(2.0 * layers * m), n, stride, domain),
-            _row(name, "reduce_scatter", gradients / layers, np.asarray(1.0 * scatters), n, stride, domain),
-        ]
-    raise InputRefused(
-        f"there is no sharding stage {stage}; use 1, 2 or 3 (plain data parallel is data_parallel)"
-    )
+    scatters = layers * (1 if keep_gradients else m)
+    return [
+        _row(name, "all_gather", weights / layers, np.asarray(2.0 * layers * m), n, stride, domain),
+        _row(name, "reduce_scatter", gradients / layers, np.asarray(1.0 * scatters), n, stride, domain),
+    ]
 
 
 def expert_parallel(work: Workload, n, top_k=2, *, capacity=1.0, stride=1, domain=8) -> list[BillRow]:
     """The four all_to_alls of an expert layer per micro-batch: dispatch and combine, forward and backward.
 
-    Payload ``capacity`` x top-k x one activation tensor; every layer is taken as an expert layer and the load
-    as even. "GShard" (2020), section 3.
+    Payload ``capacity`` x top-k x one activation tensor. Every layer is taken as an expert layer, and the
+    load as even. "GShard" (2020), section 3.
     """
     payload = capacity * top_k * work.activation_bytes
     count = np.asarray(4.0 * work.layers * work.micro_batches)
@@ -251,8 +240,8 @@ def expert_parallel(work: Workload, n, top_k=2, *, capacity=1.0, stride=1, domai
 def bill(work: Workload, n=8, *, top_k=2, bucket=None, domain=8) -> list[BillRow]:
     """The whole bill, each strategy **alone** on ``n`` neighbouring ranks: claim 1-i.
 
-    Not to be added up: a plan that combines strategies cuts the weights and the layers that each of them
-    sees.
+    The rows are not to be added up: a plan that combines strategies cuts the weights and the layers that
+    each of them sees.
     """
     rows = data_parallel(work, n, bucket=bucket, domain=domain)
     rows += tensor_parallel(work, n, domain=domain) + pipeline_stage(work, n, domain=domain)

@@ -33,13 +33,23 @@ class Control:
         self.check(self.value)
 
     def check(self, value: Any) -> None:
-        """Refuses a value that the control cannot show."""
+        """Refuses a value that the control cannot show; None would show as nothing chosen."""
+        if value is None:
+            raise InputRefused(f"{self.label}: None cannot be shown as chosen; offer another value for it")
         if self.options and value not in [v for _, v in self.options]:
             raise InputRefused(f"{self.label}: {value!r} is not offered; choose from {self.words()}")
-        if self.kind in ("linear", "play") and not self.low <= value <= self.high:
-            raise InputRefused(f"{self.label}: {value!r} is outside {self.low} to {self.high}")
+        if self.kind in ("linear", "play") and not self._on_grid(value):
+            raise InputRefused(
+                f"{self.label}: {value!r} is outside {self.low} to {self.high} in steps of {self.step}"
+            )
         if self.kind == "toggle" and not isinstance(value, bool):
             raise InputRefused(f"{self.label}: {value!r} is neither True nor False")
+
+    def _on_grid(self, value: Any) -> bool:
+        if not isinstance(value, int | float) or not (self.step > 0 and self.low <= value <= self.high):
+            return False
+        steps = (value - self.low) / self.step
+        return abs(steps - round(steps)) < 1e-6  # 0.3 in steps of 0.1 is off by a rounding
 
     def words(self) -> str:
         """The offered values as the reader sees them."""

@@ -13,8 +13,7 @@ from labkit.errors import InputRefused
 class Link:
     """One hop: ``alpha`` seconds per message and ``bandwidth`` bytes/s per direction (floats or arrays).
 
-    ``bandwidth`` is what is reached in practice; ``rated`` is the vendor's figure for the same direction,
-    where known.
+    ``bandwidth`` is what is reached in practice, ``rated`` the vendor's figure for the same direction.
     """
 
     alpha: float
@@ -72,17 +71,15 @@ class Cluster:
         """
         if not 1 <= members_per_node <= self.domain:
             raise InputRefused(
-                f"a group cannot have {members_per_node} members on a node of {self.domain} GPUs; "
-                f"use 1 to {self.domain}"
+                f"a group cannot have {members_per_node} members in a fast-link domain of {self.domain} "
+                f"GPUs; use 1 to {self.domain}"
             )
-        nics = self.nics_per_node * self.domain / self.gpus_per_node * members_per_node / self.domain
-        hosts = self.n_gpus // self.domain
         return replace(
             self,
-            nodes=max(1, hosts),
+            nodes=max(1, self.n_gpus // self.domain),
             gpus_per_node=members_per_node,
             domain=members_per_node,
-            nics_per_node=nics,
+            nics_per_node=self.nics_per_node * members_per_node / self.gpus_per_node,
         )
 
 

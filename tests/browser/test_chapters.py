@@ -1,4 +1,4 @@
-"""Every live lab of every chapter in the real browser: each control moves it, and nothing fails."""
+"""Every live lab of every chapter in the real browser: each control moves its picture, and nothing fails."""
 
 import os
 from pathlib import Path
@@ -7,6 +7,14 @@ import pytest
 
 NOTEBOOKS = sorted((Path(__file__).resolve().parents[2] / "notebooks").glob("*.ipynb"))
 SHOTS = os.environ.get("LABKIT_SHOTS")  # a folder to leave screenshots in, for a person to look at
+# (lab, control) that leaves the picture as it was and moves the numbers below it, and why that is right.
+READOUT_ONLY = {
+    ("volume_by_ranks", "message size S"): "the picture is in units of S",
+}
+# A new address may stand for the same picture: only its bytes tell.
+BYTES = """async img => { const bytes = await (await fetch(img.src)).arrayBuffer();
+  const hash = new Uint8Array(await crypto.subtle.digest('SHA-256', bytes));
+  return Array.from(hash, b => b.toString(16).padStart(2, '0')).join(''); }"""
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=[path.stem for path in NOTEBOOKS])
@@ -16,18 +24,33 @@ def test_every_control_of_every_lab_answers(open_notebook, path):
     assert notebook.errors() == []
     labs = notebook.labs()
     assert labs
+    wrong = []
     for number, lab in enumerate(labs):
-        first = lab.setting(), lab.image_src()
+        first = setting, _, _ = _shown(lab)
+        name = setting.removeprefix("still(").partition(",")[0]
         _shoot(lab, f"{path.stem}-{number}-a")
+        before = first
         for label in lab.labels():
-            before = lab.setting()
             lab.nudge(label)
-            assert lab.setting() != before, f"lab {number}: {label} did not change the setting"
-        assert lab.image_src() != first[1]
+            after = _shown(lab)
+            moved = [new != old for new, old in zip(after, before, strict=True)]
+            before = after
+            if (name, label) in READOUT_ONLY:
+                as_it_should = moved == [True, False, True]
+            else:
+                as_it_should = moved[:2] == [True, True]
+            if not as_it_should:
+                wrong.append((number, name, label, dict(zip(("setting", "picture", "readout"), moved))))
         _shoot(lab, f"{path.stem}-{number}-b")
         lab.click("Reset")
-        assert lab.setting() == first[0], f"lab {number} did not come back"
+        assert _shown(lab) == first, f"lab {number} did not come back"
+    assert wrong == []
     assert notebook.errors() == []
+
+
+def _shown(lab):
+    """The setting line, the picture (its bytes, as a hash) and the numbers under it."""
+    return lab.setting(), lab.image.evaluate(BYTES), lab.readout_text()
 
 
 def _shoot(lab, name):

@@ -34,8 +34,11 @@ def test_an_update_on_the_shards_equals_the_update_on_the_whole():
     halves = all_reduce_in_halves(gradients, lambda rank, shard: pieces[rank] - 0.1 * shard / 4)
     for result in halves.results:
         assert result == pytest.approx(weights - 0.1 * gradients.mean(axis=0))
-    with pytest.raises(InputRefused, match="keep the length"):
-        all_reduce_in_halves(gradients, lambda rank, shard: shard[:1])
+    for update in (lambda rank, shard: shard[:1], lambda rank, shard: shard.sum()):
+        with pytest.raises(InputRefused, match="keep the length"):
+            all_reduce_in_halves(gradients, update)
+    with pytest.raises(InputRefused, match="one row per rank"):
+        all_reduce_in_halves(np.zeros(3))
 
 
 @pytest.mark.parametrize("algorithm", ["linear", "pairwise"])
@@ -52,9 +55,18 @@ def test_sequence_shards_become_head_shards_and_return(algorithm):
         assert np.array_equal(back, before)
 
 
-def test_layouts_that_do_not_divide_are_refused():
-    with pytest.raises(InputRefused, match="divide by 3 ranks"):
-        change_layout([np.zeros((2, 4))] * 3, cut=1, join=0)
+@pytest.mark.parametrize(
+    ("shards", "cut", "words"),
+    [
+        ([np.zeros((2, 4))] * 3, 1, "divide by 3 ranks"),
+        ([], 0, "0 shapes; give one array per rank"),
+        ([np.zeros((2, 2)), np.zeros((2, 4))], 1, "2 shapes"),
+        ([np.zeros((2, 2))] * 2, 2, "no axes 2 and 0"),
+    ],
+)
+def test_shards_that_cannot_change_layout_are_refused(shards, cut, words):
+    with pytest.raises(InputRefused, match=words):
+        change_layout(shards, cut=cut, join=0)
 
 
 @pytest.mark.parametrize("algorithm", ["tree", "linear", "ring"])

@@ -1,8 +1,11 @@
 """Chapter 1's scaling rows against sums done by hand."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from labkit.collectives import bucket_count
 from labkit.collectives.scaling import Setting, knee, scaling, what_it_takes
 from labkit.errors import InputRefused
 from labkit.spec import Cluster, Gpu, Link
@@ -52,9 +55,17 @@ def test_buckets_multiply_latency_only():
     assert cut.bandwidth[0] == pytest.approx(whole.bandwidth[0])
 
 
+def test_a_last_bucket_counts_as_one():
+    """20 GB in buckets of at most 3 GB are 7 of equal size, not 6.67."""
+    whole, cut = (scaling([64], ONE_PORT, replace(STRONG, bucket=b)) for b in (None, 3e9))
+    assert cut.latency[0] == pytest.approx(7 * whole.latency[0], rel=1e-12)
+    assert bucket_count(20e9, 3e9) == 7
+
+
 def test_knee_is_where_communication_passes_compute():
     found = knee(ONE_PORT, STRONG)
-    rows = scaling([found - 1, found], ONE_PORT, STRONG)
+    assert found % 8 == 0
+    rows = scaling([found - 8, found], ONE_PORT, STRONG)
     assert rows.communication[0] < rows.compute[0]
     assert rows.communication[1] >= rows.compute[1]
 
@@ -63,11 +74,31 @@ def test_weak_scaling_may_have_no_knee():
     assert np.isnan(knee(ONE_PORT, Setting(gradient=20e9, compute=20.0, mode="weak"), largest=4096))
 
 
-def test_every_lever_reaches_its_target_and_no_further():
-    found = what_it_takes(ONE_PORT, STRONG, n=32, target=0.6)
-    more = Setting(gradient=20e9, compute=2.0 * found["batch"])
-    assert scaling([32], ONE_PORT, more).efficiency[0] == pytest.approx(0.6, rel=1e-6)
-    assert found["gradient"] > 1
+@pytest.mark.parametrize("lever", ["batch", "bandwidth", "gradient", "overlap"])
+def test_every_lever_reaches_its_target_and_no_further(lever):
+    setting = replace(STRONG, compute=8.0)
+    factor = what_it_takes(ONE_PORT, setting, n=32, target=0.7)[lever]
+
+    def efficiency(factor):
+        """By hand: one input changed, on 32 ranks against the 8 of the reference."""
+        compute = 8.0 * (factor if lever == "batch" else 1)
+        size = 20e9 / (factor if lever == "gradient" else 1)
+        ports = 25e9 * (factor if lever == "bandwidth" else 1)
+        overlap = factor if lever == "overlap" else 0
+
+        def step(n, rate):
+            computing = compute * 8 / n
+            sending = 2 * (n - 1) * 10e-6 + 2 * size * (n - 1) / n / rate
+            return computing + max(0, sending - overlap * 2 / 3 * computing)
+
+        return step(8, 250e9) / step(32, ports) * 8 / 32
+
+    assert efficiency(1 if lever != "overlap" else 0) < 0.65
+    assert efficiency(factor) == pytest.approx(0.7, rel=1e-5)
+    assert efficiency(factor * (1 - 1e-4)) < 0.7
+
+
+def test_a_lever_that_cannot_reach_its_target_says_so():
     assert np.isnan(what_it_takes(ONE_PORT, STRONG, n=1024, target=0.9)["overlap"])
 
 
@@ -79,8 +110,21 @@ def test_the_term_that_grew_is_named():
 
 @pytest.mark.parametrize(
     ("change", "says"),
-    [({"mode": "elastic"}, "strong"), ({"overlap": 1.5}, "share"), ({"taper": 0.0}, "share")],
+    [
+        ({"mode": "elastic"}, "strong"),
+        ({"overlap": 1.5}, "share"),
+        ({"taper": 0.0}, "share"),
+        ({"bucket": 0}, "more than 0 bytes"),
+        ({"compute": 0}, "more than 0 seconds"),
+        ({"gradient": -1}, "0 or more"),
+        ({"reference": 0}, "at least 1, not 0"),
+    ],
 )
 def test_senseless_settings_are_refused(change, says):
     with pytest.raises(InputRefused, match=says):
-        Setting(gradient=20e9, compute=2.0, **change)
+        Setting(**{"gradient": 20e9, "compute": 2.0, **change})
+
+
+def test_a_scaling_curve_needs_whole_ranks():
+    with pytest.raises(InputRefused, match="not nan"):
+        scaling([8, float("nan")], ONE_PORT, STRONG)

@@ -1,20 +1,21 @@
 """Who sits where, how rings run, what crosses."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from labkit.collectives import (
     bit_reversed,
     collective_cost,
-    crossing_hops,
     crossing_share,
     flat_against_hierarchical,
     placed,
-    positions,
     prove,
     ring_orders,
     trace,
 )
+from labkit.collectives.place import place
 from labkit.errors import InputRefused
 from tests.collectives.collective_cases import machine
 
@@ -51,15 +52,14 @@ def test_alternating_ranks_make_every_hop_of_a_ring_cross():
 def test_each_port_serves_one_ring_in_and_one_out(cluster):
     orders = ring_orders(cluster.n_gpus, cluster)
     assert len(orders) == cluster.nics_per_node
-    _, _, port = positions(cluster.n_gpus, cluster)
-    domain = positions(cluster.n_gpus, cluster).domain
     leaving, entering = [], []
     for order in map(np.array, orders):
         assert sorted(order) == list(range(cluster.n_gpus))
-        crosses = crossing_hops(order, cluster)
+        domain, port = place(cluster).where(order)
+        crosses = domain != np.roll(domain, -1)
         assert crosses.sum() == cluster.nodes
-        leaving += [(domain[rank], port[rank]) for rank in order[crosses]]
-        entering += [(domain[rank], port[rank]) for rank in np.roll(order, -1)[crosses]]
+        leaving += port[crosses].tolist()
+        entering += np.roll(port, -1)[crosses].tolist()
     assert len(set(leaving)) == len(leaving)
     assert len(set(entering)) == len(entering)
 
@@ -73,8 +73,10 @@ def test_one_ring_against_one_per_port_against_two_levels():
 
 
 def test_more_ports_than_gpus_and_less_than_one():
-    assert positions(4, machine(1, 4, 8)).port.tolist() == [0, 1, 2, 3]
-    assert positions(4, machine(1, 4, 0.5)).port.tolist() == [0, 0, 0, 0]
+    _, port = place(machine(1, 4, 8)).where(np.arange(4))
+    assert port.tolist() == [0, 1, 2, 3]
+    _, port = place(machine(1, 4, 0.5)).where(np.arange(4))
+    assert port.tolist() == [0, 0, 0, 0]
 
 
 def test_an_order_names_each_rank_once():
@@ -82,3 +84,14 @@ def test_an_order_names_each_rank_once():
         placed(trace("all_reduce", "ring", 4), [0, 1, 2, 2])
     with pytest.raises(InputRefused, match="power of two"):
         bit_reversed(6)
+    with pytest.raises(InputRefused, match="at least 1, not 0"):
+        bit_reversed(0)
+    assert bit_reversed(1).tolist() == [0]
+
+
+def test_a_group_has_its_share_of_the_ports_whatever_the_domain():
+    rack = replace(machine(36, 4, 4), domain=72)
+    group = rack.group(18)
+    assert (group.nodes, group.gpus_per_node, group.domain, group.nics_per_node) == (2, 18, 18, 18)
+    with pytest.raises(InputRefused, match="a fast-link domain of 72 GPUs; use 1 to 72"):
+        rack.group(73)

@@ -16,13 +16,13 @@ CLAIMS = all_claims()
 
 # Figures from the guide, from its recomputed claims, or from sums by hand; never copied from labkit's output.
 EXPECTED = {
-    "1-a": ["at 8 / 32 / 64", "tokens"],
-    "1-b": ["16: latency", "64: latency"],
+    "1-b": ["16: latency 152 µs, bandwidth 839 ms"],  # 30 x 5.06 µs; 40 GB x 15/16 / 44.68 GB/s
     "1-e": ["1.00 / 0.86 / 1.04 / 1.17", "0.31x (2 s compute)", "0.44x (0.5 s)"],
     "1-f": ["160 GB of 80 GB"],
     "1-g": ["16 bandwidth", "64 contention"],
     "1-i": ["data parallel 45.5 GB", "tensor parallel 94 GB", "interior stage 671 MB", "stage 3 1.09 TB"],
-    "1-j": ["83.9 MB", "1.7 ms"],
+    "1-j": ["83.9 MB", "1.68 ms"],
+    "1-k": ["78.7 %", "21.3 %"],  # 235 ms of compute beside 868 ms of reduction
     "2.1-a": ["tree 6 S in 6 steps", "linear 63 S in 63 steps", "ring 1 S in 63 steps"],
     "2.1-c": ["equal sums", "7,000 and 7,000"],
     "2.1-d": ["equals", "0 extra bytes"],
@@ -31,7 +31,7 @@ EXPECTED = {
     "2.1-g": ["ring yes (1.75 S in 14 steps)", "recursive_doubling no (3 S in 3 steps)"],
     "2.1-h": ["equal to the unsharded", "0.75 S"],
     "2.1-i": ["by tokens 2.5", "mean of means 3"],
-    "2.1-j": ["reduce tree: 0 B / 7 MB / 24 MB"],
+    "2.1-j": ["reduce tree: 8 MB / 11 MB / 24 MB"],  # root 24, rank 4 16, six others 8 each
     "2.2-a": ["5.02 µs", "20 ms"],
     "2.2-b": ["difference of total bytes and steps 0"],
     "2.2-c": ["1.99988"],
@@ -43,7 +43,10 @@ EXPECTED = {
     "2.2-f": ["70 µs", "140 µs"],
     "2.2-g": ["together 3.5 S"],
     "2.2-h": ["total 60", "12 to 13 (total 98)"],
-    "2.2-i": ["recursive doubling 8.8, 29.8, 145", "tree 1.88, 11.4, 62.7"],
+    "2.2-i": [
+        "recursive doubling 8.8, 29.8, 145",
+        "tree 1.88, 11.4, 62.7",
+    ],  # 62.7: (1022 - 18) / (18 - 2 x 511/512)
     "2.2-j": ["140 µs", "1.26 ms"],
     "2.2-l": ["50 % of S leaves", "87.5 % of S leaves"],
     "2.3-a": ["24.5 GB", "490 ms"],
@@ -63,7 +66,11 @@ EXPECTED = {
         "8.3x with 1 x 25, 1.5x with 8 x 50",
     ],
     "2.4-f": ["4 per host, domain 72"],
-    "2.4-g": ["4.5x, 2.1x, 4.1x"],
+    "2.4-b": [
+        "inside a node 2.59 ms",
+        "47.3 ms, 18.3x",
+    ],  # half of one 25 GB/s port: 4 (14 x 5.06 µs + 1.75 S / 12.5)
+    "2.4-g": ["2.7 µs (4.5x)", "14 µs (4.1x)", "5 µs (8.3x)"],
     "2.4-h": ["28c at m = 16, 52c at 32", "6c with 7 in flight instead of 4", "GPipe 6c", "1.68 ms"],
     "5.1-a": ["107 %"],
 }

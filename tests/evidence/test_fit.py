@@ -86,6 +86,25 @@ def test_three_regimes():
     assert np.median(np.abs(fit.predict(size) / three_regimes(size) - 1)) < 0.01
 
 
+def test_rows_beside_a_cut_are_no_outliers_and_the_fitted_time_does_not_peak():
+    """Three rows of one time after a steep stretch, before a line that does not reach back to them."""
+    size = doubling(3, 27)
+    time = np.where(size <= 2**11, 18e-6 + size / 0.5e9, 32e-6 + size / 2.7e9)
+    time = np.where(size > 2**21, 240e-6 + size / 78e9, time)
+    time[(size >= 2**19) & (size <= 2**21)] = 170e-6
+    fit = fit_sweep(sweep(size, noisy(time, 0.01)))
+    assert fit.predict(2**20) == pytest.approx(170e-6, rel=0.15)
+    assert (np.diff(fit.predict(np.geomspace(8, 2**27, 500))) >= 0).all()
+
+
+def test_it_shows_its_figures_in_one_line():
+    size = doubling()
+    fit = fit_sweep(sweep(size, line(size)))
+    assert repr(fit) == "LinkFit(alpha 20 µs, bandwidth 200 GB/s, knee 4 MB, from 8 B to 16 GiB)"
+    tiny = repr(fit_sweep(sweep(size[-3:], line(size[-3:]))))
+    assert tiny == "LinkFit(alpha unknown, bandwidth unknown, knee unknown, from 4 GiB to 16 GiB)"
+
+
 @pytest.mark.parametrize("rows", [[0], [5], [11], [20], [31], [0, 17]])
 @pytest.mark.parametrize("factor", [3.0, 10.0])
 def test_outliers_neither_sway_the_fit_nor_form_a_regime(rows, factor):
@@ -208,7 +227,8 @@ def test_too_few_sizes_give_no_fit_but_a_plateau(rows):
     size = doubling(28, 27 + rows)
     fit = fit_sweep(sweep(size, line(size)))
     assert np.isnan([fit.alpha, fit.bandwidth, fit.knee, fit.predict(2**28)]).all()
-    assert fit.regimes == fit.regions == () and "too few" in fit.warnings[0]
+    assert fit.regimes == fit.regions == ()
+    assert f"{rows} size{' is' if rows == 1 else 's are'} too few" in fit.warnings[0]
     assert fit.plateau > 0
 
 

@@ -24,6 +24,11 @@ def errors_on_left_out_rows(size, time):
     return errors
 
 
+def largest_fall(time):
+    """The largest share by which ``time`` falls below an earlier value."""
+    return np.max(1 - time / np.maximum.accumulate(time))
+
+
 @shared
 def test_left_out_rows_are_predicted():
     medians = {name: np.median(errors_on_left_out_rows(*rows)) for name, rows in SWEEPS.items()}
@@ -41,6 +46,13 @@ def test_every_row_is_described_within_five_percent():
     for name, (size, time) in SWEEPS.items():
         error = np.median(np.abs(fit_sweep(sweep(size, time)).predict(size) / time - 1))
         assert error <= 0.05, name
+
+
+@shared
+def test_the_fitted_time_falls_no_further_than_the_rows():
+    for name, (size, time) in SWEEPS.items():
+        curve = fit_sweep(sweep(size, time)).predict(np.geomspace(size[0], size[-1], 1000))
+        assert largest_fall(curve) <= largest_fall(time) + 0.05, name
 
 
 @shared
@@ -63,5 +75,7 @@ def test_the_samples_that_ship_are_fitted(path):
         assert np.isfinite([fit.alpha, fit.bandwidth, fit.half_power]).all()
         assert [region.name for region in fit.regions] == ["latency", "climb", "plateau"]
         assert np.median(np.abs(fit.predict(one.size) / one.time - 1)) <= 0.05
+        curve = fit.predict(np.geomspace(one.size[0], one.size[-1], 1000))
+        assert largest_fall(curve) <= largest_fall(one.time) + 0.05
         assert np.median(errors_on_left_out_rows(one.size, one.time)) <= 0.25
         assert fit.link("ring").bandwidth > fit.bandwidth

@@ -68,11 +68,25 @@ def test_buckets_hide_behind_the_last_backward_only():
     assert full.coverage == pytest.approx(1 - 1 / 130, rel=1e-12)  # all but the last of 130 buckets
 
 
+def test_two_collectives_of_a_pass_stay_exposed_where_compute_is_plenty():
+    """Of 8 x 40 all_reduces of two micro-batches two, of 3 x 40 collectives of stage 3 two."""
+    slow = replace(PLACE, gpu=replace(PLACE.gpu, peak={"bf16": 1e9}))
+    rows = {row.technique: row.after for row in levers(WORK, slow)}
+    assert rows["two micro-batches in turn"].coverage == pytest.approx(1 - 2 / 320, rel=1e-12)
+    assert rows["stage-3 prefetch one layer ahead"].coverage == pytest.approx(1 - 2 / 120, rel=1e-12)
+
+
 def test_refusals():
     with pytest.raises(InputRefused, match="tensor parallel 16"):
         levers(WORK, PLACE, tp=16)
     with pytest.raises(InputRefused, match="domains of 8"):
         levers(WORK, PLACE, tp=4, dp=3)
+    with pytest.raises(InputRefused, match=r"tensor-parallel degree .* not 0"):
+        levers(WORK, PLACE, tp=0)
+    with pytest.raises(InputRefused, match=r"data-parallel degree .* not 0"):
+        levers(WORK, PLACE, dp=0)
+    with pytest.raises(InputRefused, match="more than 0 bytes"):
+        levers(WORK, PLACE, bucket=0)
 
 
 def test_the_composed_hierarchical_row_is_the_collectives_own():

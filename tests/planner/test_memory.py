@@ -37,9 +37,19 @@ def test_the_fewest_ranks_fit_and_one_less_does_not(parameters, memory, stage):
 
 def test_arrays():
     assert state_bytes(13e9, np.array([8, 64]), 3).tolist() == [26e9, 3.25e9]
+    assert state_bytes(13e9, 8, np.arange(4)).tolist() == [state_bytes(13e9, 8, stage) for stage in range(4)]
     assert smallest_ranks(np.array([1e9, 10e9]), 80e9, 1).tolist() == [1, 4]
 
 
-def test_no_such_stage():
-    with pytest.raises(InputRefused, match="stage 5"):
-        state_bytes(1e9, 8, 5)
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((1e9, 8, 5), "stage 5"),
+        ((1e9, 8, np.array([1, 5])), r"stage \[1 5\]"),
+        ((1e9, 0, 1), "at least 1, not 0"),
+        ((-1, 8, 1), "above 0"),
+    ],
+)
+def test_states_that_cannot_be_are_refused(arguments, words):
+    with pytest.raises(InputRefused, match=words):
+        state_bytes(*arguments)

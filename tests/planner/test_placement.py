@@ -7,6 +7,7 @@ import pytest
 
 from labkit.collectives import collective_cost
 from labkit.errors import InputRefused
+from labkit.planner.compute import compute_time
 from labkit.planner.placement import (
     crossing_cost,
     host_link,
@@ -43,9 +44,7 @@ def test_a100_class_figures_of_2_4_e(alpha_inside, alpha_across):
 
 
 def test_989_tflops_figures_of_2_4_e():
-    """Ring plateau inside 367 GB/s. 1.5x with eight ports of 50 GB/s takes 4 us inside and 7 us across per
-    step.
-    """
+    """Ring plateau inside 367 GB/s; 1.5x with eight ports of 50 GB/s takes 4 us inside, 7 us across."""
     ports, rate = np.array([1, 8]), np.array([25e9, 50e9])
     card = cluster(989e12, 367e9, 4e-6, 7e-6)
     assert crossing_cost(GUIDE, card, ports, rate).round(1).tolist() == [8.3, 1.5]
@@ -103,6 +102,25 @@ def test_a_group_that_fills_part_of_a_domain_has_part_of_its_ports():
     assert host_link(place, 4).bandwidth == 4 * 25e9
     with pytest.raises(InputRefused, match="domain of 8"):
         crossing_cost(GUIDE, place, degree=16)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: placement(PLAN, cluster(), tp=0), "tensor-parallel degree .* not 0"),
+        (lambda: placement(PLAN, cluster(), pp=0), "pipeline-parallel degree .* not 0"),
+        (lambda: placement(PLAN, cluster(), budget=0), "more than 0"),
+        (lambda: placement(PLAN, cluster(), bucket=0), "more than 0 bytes"),
+        (lambda: crossing_cost(GUIDE, cluster(), degree=0), "tensor-parallel degree"),
+        (lambda: crossing_cost(GUIDE, cluster(), hosts=0), "tensor-parallel degree"),
+        (lambda: crossing_cost(GUIDE, cluster(), ports=0), "bandwidth > 0"),
+        (lambda: compute_time(-1, cluster().gpu), "0 or more"),
+        (lambda: compute_time(1, cluster().gpu, "fp4"), "use one of bf16"),
+    ],
+)
+def test_refusals(call, words):
+    with pytest.raises(InputRefused, match=words):
+        call()
 
 
 def test_at_the_needed_bandwidth_the_share_is_the_budget():

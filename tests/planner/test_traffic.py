@@ -89,7 +89,8 @@ def test_counts_of_claim_2_4_d():
 
 
 def test_a_last_bucket_may_be_smaller():
-    assert bucket_count(101.0, 25.0) == 5 and bucket_count(100.0, 25.0) == 4 and bucket_count(0.3, 0.1) == 3
+    assert [bucket_count(*case) for case in ((101.0, 25.0), (100.0, 25.0), (0.3, 0.1))] == [5, 4, 3]
+    assert bucket_count(np.array([0.0, 26.0]), 25.0).tolist() == [1, 2]
 
 
 @given(
@@ -123,8 +124,7 @@ def test_seconds_follow_the_link_of_the_row():
     (row,) = tensor_parallel(GUIDE, 8)
     one = collective_cost("all_reduce", "ring", GUIDE.activation_bytes, 8, NODE.intra).seconds
     assert row.seconds(NODE) == pytest.approx(2560 * one, rel=1e-12)
-    # 13B (12.85e9) under tensor parallel 8, data parallel across 4 hosts: each group has one of eight 25 GB/s
-    # ports.
+    # 13B (12.85e9) under tensor parallel 8, data parallel across 4 hosts: each group has one 25 GB/s port.
     shard = replace(GUIDE, parameters=12.85e9 / 8)
     (data,) = data_parallel(shard, 4, stride=8)
     free = replace(NODE, inter=Link(0.0, 25e9))
@@ -155,5 +155,14 @@ def test_bytes_across():
 def test_refusals():
     with pytest.raises(InputRefused, match="hidden"):
         Workload(13e9, 40, 0, 2048)
-    with pytest.raises(InputRefused, match="stage 4"):
-        sharded(GUIDE, 8, 4)
+    for stage in (4, np.array([1, 2])):
+        with pytest.raises(InputRefused, match="no sharding stage"):
+            sharded(GUIDE, 8, stage)
+    with pytest.raises(InputRefused, match="more than 0 bytes"):
+        data_parallel(GUIDE, 8, bucket=0)
+    with pytest.raises(InputRefused, match=r"fast-link domain .* not 0"):
+        bill(GUIDE, 8, domain=0)
+    with pytest.raises(InputRefused, match=r"stride .* not 0"):
+        data_parallel(GUIDE, 8, stride=0)
+    with pytest.raises(InputRefused, match=r"number of ranks .* not 0"):
+        pipeline_stage(GUIDE, 0)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from labkit.errors import InputRefused
 from labkit.show import byte_size, choice, linear, log2, play, preset, toggle
 from labkit.show.page import widget
-from labkit.units import parse_bytes
+from labkit.units import GiB, KiB, MiB, TiB
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,10 @@ def test_the_readout_of_a_slider_has_the_decimals_of_its_step():
 def test_sizes_are_all_powers_of_two_and_read_as_themselves(low, doublings):
     control = byte_size("size", 2**low, 2 ** (low + doublings), 2**low)
     assert [value for _, value in control.options] == [2 ** (low + i) for i in range(doublings + 1)]
-    assert all(parse_bytes(words) == value for words, value in control.options)
+    units = {"B": 1, "KiB": KiB, "MiB": MiB, "GiB": GiB, "TiB": TiB}
+    for words, value in control.options:
+        number, unit = words.split()
+        assert int(number) * units[unit] == value
 
 
 @pytest.mark.parametrize(
@@ -64,5 +67,10 @@ def test_a_control_that_cannot_be_is_refused(make, words):
 
 
 def test_a_choice_may_give_words_to_its_values():
-    control = choice("segments", {"whole message": 1, "best": None}, None)
-    assert widget(control).value is None and control.words() == "whole message, best"
+    control = choice("segments", {"whole message": 1, "best": 0}, 0)
+    assert widget(control).value == 0 and control.words() == "whole message, best"
+
+
+def test_none_is_refused_because_a_widget_shows_it_as_nothing_chosen():
+    with pytest.raises(InputRefused, match="another value"):
+        choice("bucket", {"whole": None, "25 MB": 25e6}, None)

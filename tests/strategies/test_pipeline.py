@@ -151,14 +151,14 @@ def computing(t):
 
 
 @given(pipelines())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_start_times_are_the_longest_paths(pipeline):
     starts = {node: start for node, (start, _) in computing(simulate(*pipeline)).items()}
     assert starts == pytest.approx(longest_path(*pipeline), rel=1e-12)
 
 
 @given(pipelines())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_a_stage_does_one_thing_at_a_time_and_its_whole_order(pipeline):
     order, forward, backward, _ = pipeline
     t = simulate(*pipeline)
@@ -172,7 +172,7 @@ def test_a_stage_does_one_thing_at_a_time_and_its_whole_order(pipeline):
 
 
 @given(pipelines())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_every_boundary_is_crossed_once_up_and_once_down_per_micro_batch(pipeline):
     order, _, _, transfer = pipeline
     t = simulate(*pipeline)
@@ -185,7 +185,7 @@ def test_every_boundary_is_crossed_once_up_and_once_down_per_micro_batch(pipelin
 
 
 @given(pipelines())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_peak_in_flight_is_the_one_counted_on_the_clock(pipeline):
     order = pipeline[0]
     blocks = computing(simulate(*pipeline))

@@ -3,10 +3,9 @@
 import numpy as np
 
 from labkit.collectives.algorithms import exchange, hierarchical, rings, trees
-from labkit.collectives.closed.every_peer import uses_xor
 from labkit.collectives.names import check_pair, takes_segments
-from labkit.collectives.place import Place, check_ranks, check_whole_domains, place
-from labkit.collectives.trace import Send, Trace, after, from_sends, mirror
+from labkit.collectives.place import Place, check_ranks, check_whole_domains, place, uses_xor
+from labkit.collectives.sends import Send, Trace, after, chunk_count, from_sends, mirror
 from labkit.errors import InputRefused
 from labkit.spec import Cluster, Link
 
@@ -19,8 +18,8 @@ def trace(op, algorithm, n, link_or_cluster: Link | Cluster | None = None, segme
     """The rounds of sends of one collective among ``n`` ranks, root rank 0.
 
     On a cluster trees join domain leaders first, and rings are as many as the ports (``ring_orders``); on a
-    Link, or with None, all ranks are alike. ``segments`` as in ``collective_cost`` (see ``best_segments``
-    for the best number).
+    Link, or with None, all ranks are alike. ``segments`` as in ``collective_cost``, but a number:
+    ``best_segments`` tells the best one. Refused: what ``collective_cost`` refuses.
 
     >>> trace("all_reduce", "ring", 4)
     Trace(op='all_reduce', algorithm='ring', n=4, parts=4, chunks=4)
@@ -38,11 +37,7 @@ def trace(op, algorithm, n, link_or_cluster: Link | Cluster | None = None, segme
     if algorithm == "hierarchical":
         check_whole_domains(np.asarray(float(n)), at)
     parts, sends = _sends(op, algorithm, n, at, segments)
-    return from_sends(op, algorithm, n, parts, _chunks(op, n, parts), sends)
-
-
-def _chunks(op, n, parts) -> int:
-    return {"all_to_all": n * n, "send_recv": n}.get(op, parts)
+    return from_sends(op, algorithm, n, parts, chunk_count(op, n, parts), sends)
 
 
 def _domains(n, at: Place) -> list[list[int]]:
@@ -65,7 +60,7 @@ def _sends(op, algorithm, n, at, segments) -> tuple[int, list[Send]]:
     if op == "all_gather":
         if algorithm == "pairwise":
             xor = bool(uses_xor(float(n), at))
-            return n, list(exchange.every_peer(n, xor, lambda src, dst: src, False))
+            return n, list(exchange.every_peer(n, xor, lambda src, dst: src))
         return n, hierarchical.all_gather(
             _domains(n, at)
         ) if algorithm == "hierarchical" else exchange.all_gather(n)
@@ -73,7 +68,7 @@ def _sends(op, algorithm, n, at, segments) -> tuple[int, list[Send]]:
         if algorithm == "hierarchical":
             return n, hierarchical.all_to_all(_domains(n, at))
         xor = algorithm == "pairwise" and bool(uses_xor(float(n), at))
-        return n, list(exchange.every_peer(n, xor, lambda src, dst: src * n + dst, False))
+        return n, list(exchange.every_peer(n, xor, lambda src, dst: src * n + dst))
     if op == "scatter":
         return n, _scatter(algorithm, n, at)
     if op == "send_recv":

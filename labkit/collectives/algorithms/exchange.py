@@ -1,6 +1,6 @@
-"""Recursive doubling and halving, and direct exchange with every peer."""
+"""Recursive doubling and halving (Thakur, Rabenseifner and Gropp 2005), and exchange with every peer."""
 
-from labkit.collectives.trace import Send, after, mirror
+from labkit.collectives.sends import Send, after, mirror
 
 
 def power_below(n: int) -> int:
@@ -47,7 +47,11 @@ def halving_doubling(n: int) -> list[Send]:
 
 
 def all_gather(n: int) -> list[Send]:
-    """all_gather of any n: folded ranks give their block to rank - P, and get all the others back last."""
+    """all_gather of any n: folded ranks give their block to rank - P, and get all the others back last.
+
+    Backwards in time (``mirror``) it is the reduce_scatter by recursive halving, which goes here by the names
+    of its counterpart: ``recursive_doubling`` and ``halving_doubling`` are the same sends.
+    """
     power = power_below(n)
     extra = range(n - power)
     give = [Send(0, power + j, j, power + j, False) for j in extra]
@@ -56,12 +60,12 @@ def all_gather(n: int) -> list[Send]:
     return after(give, core, back)
 
 
-def every_peer(n: int, xor: bool, chunk_of, reduce: bool):
+def every_peer(n: int, xor: bool, chunk_of):
     """n-1 rounds; in round k rank i sends to i XOR k, or to i+k; ``chunk_of(src, dst)`` names what."""
     for k in range(1, n):
         for src in range(n):
             dst = src ^ k if xor else (src + k) % n
-            yield Send(k - 1, src, dst, chunk_of(src, dst), reduce)
+            yield Send(k - 1, src, dst, chunk_of(src, dst), False)
 
 
 def dissemination(n: int) -> list[Send]:

@@ -6,7 +6,7 @@ column. A chunk is named by its rank (in an all_to_all: source * n + destination
 
 from labkit.collectives.algorithms.rings import ring_all_gather
 from labkit.collectives.algorithms.trees import binomial
-from labkit.collectives.trace import Send, after, mirror
+from labkit.collectives.sends import Send, after, mirror
 
 
 def all_gather(domains) -> list[Send]:
@@ -35,8 +35,8 @@ def broadcast(domains) -> list[Send]:
 def reduce(domains) -> list[Send]:
     """Backwards: reduce_scatter inside, up every column, gather in the root's domain.
 
-    The gather stores: the root's domain has the other pieces reduced already, and adding its own again
-    would count twice.
+    The gather stores: the root's domain has the other pieces reduced already, so that adding its own once
+    more would count them twice.
     """
     scatter, across, inside = _scatter_across_gather(domains)
     return after(mirror(inside, reduce=True), mirror(across, reduce=True), mirror(scatter, reduce=False))

@@ -1,8 +1,7 @@
 """Rings and chains."""
 
-from labkit.collectives.closed.rings import ring_count
-from labkit.collectives.place import Place
-from labkit.collectives.trace import Send
+from labkit.collectives.place import Place, ring_count
+from labkit.collectives.sends import Send
 
 
 def ring_reduce_scatter(ranks, blocks):
@@ -40,9 +39,8 @@ def unchunked_ring(ranks):
 def ring_orders(n: int, at: Place) -> list[list[int]]:
     """The order of ranks of each ring. Inside a domain there is one ring, in rank order.
 
-    Across domains ring r enters every domain at the first GPU of port r, walks all its GPUs and leaves at
-    the GPU before, which sits on another port: each port serves one ring in and one ring out, as NCCL
-    arranges it.
+    Across domains ring r enters every domain at the first GPU of port r, walks all its GPUs and leaves at the
+    GPU before, which sits on another port. So each port serves one ring in and one ring out, as in NCCL.
     """
     rings = int(ring_count(float(n), at))
     domain_size, ports = (int(x) for x in (at.domain, at.ports))

@@ -1,6 +1,6 @@
 """Trees from ``ranks[0]``, linear, binomial, binary and double binary; reductions are their mirror images."""
 
-from labkit.collectives.trace import Send
+from labkit.collectives.sends import Send
 
 
 def linear(ranks, blocks):

@@ -2,15 +2,15 @@
 
 import numpy as np
 
-from labkit.collectives.closed.levels import ceil_log2, power_of_two
-from labkit.collectives.place import Place
+from labkit.collectives.levels import ceil_log2
+from labkit.collectives.place import Place, uses_xor
 
 
 def shift(size, n, at: Place):
     """Round k: i sends to i+k, receives from i-k.
 
-    Shifts k and n-k load the ports alike: with m = min(k, n-k), the fullest port carries min(m, sharing, n
-    - domain) messages, and some message stays inside while m < domain.
+    Shifts k and n-k load the ports alike. With m = min(k, n-k), the fullest port carries
+    min(m, sharing, n - domain) messages, and some message stays inside while m < domain.
     """
     block = size / n
     flat = (n - 1) * at.near(block)
@@ -37,11 +37,6 @@ def pairwise(size, n, at: Place):
     inside = np.minimum(n, at.domain)
     xor = (inside - 1) * at.near(block) + (n - inside) * at.far(at.sharing * block)
     return np.where(uses_xor(n, at), xor, shift(size, n, at)[0]), n - 1
-
-
-def uses_xor(n, at: Place):
-    """Whether ``pairwise`` uses XOR: n a power of two, and the domain too where it is crossed."""
-    return power_of_two(n) & (power_of_two(at.domain) | (n <= at.domain))
 
 
 def barrier(n, at: Place):

@@ -9,8 +9,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from labkit.collectives.closed.levels import bit_count, floor_log2, power_of_two
-from labkit.collectives.place import Place
+from labkit.collectives.levels import bit_count, floor_log2, power_of_two
+from labkit.collectives.place import Place, seat
 
 
 def core(n):
@@ -23,8 +23,8 @@ def core(n):
 def most_gathered(n):
     """Blocks that rank 0, the busiest, sends while doubling: P-1 and those of folded ranks.
 
-    Of e folded blocks, ceil(e / 2**s) go out in the round that leaves P / 2**s; their sum is Legendre's
-    formula.
+    Of e folded blocks, ceil(e / 2**s) go out in the round that leaves P / 2**s. Summed over s = 1 .. log2 P
+    this is log2 P + (e-1) - (ones in the binary form of e-1), by Legendre's formula.
     """
     power, levels, extra = core(n)
     folded = levels + (extra - 1) - bit_count(np.maximum(extra - 1, 0))
@@ -62,7 +62,11 @@ def _halving(size, n, at: Place):
 
 
 def gather(size, n, at: Place):
-    """all_gather (backwards: reduce_scatter) by doubling: log2 P rounds, two more for folded ranks."""
+    """all_gather by doubling: log2 P rounds, two more for folded ranks.
+
+    Backwards in time it is the reduce_scatter by recursive halving, which has the same cost and goes by the
+    same two names, ``recursive_doubling`` and ``halving_doubling``.
+    """
     _, levels, extra = core(n)
     steps = levels + 2.0 * (extra > 0)
     if at.is_flat:
@@ -116,11 +120,9 @@ def _counted(kind: str, n: int, domain: int, ports: int) -> tuple[tuple[float, f
     """Per round: the largest share of the size through a rank's fast port and through a network port."""
     found = []
     for src, dst, share in _pattern(kind, n):
-        across = src // domain != dst // domain
-        loads = [
-            np.bincount((rank // domain * ports + rank % domain * ports // domain)[across], share[across])
-            for rank in (src, dst)
-        ]
+        (from_domain, from_port), (to_domain, to_port) = (seat(rank, domain, ports) for rank in (src, dst))
+        across = from_domain != to_domain
+        loads = [np.bincount(port[across], share[across]) for port in (from_port, to_port)]
         found.append((max(share[~across], default=0.0), max(max(load, default=0.0) for load in loads)))
     return tuple((float(near), float(far)) for near, far in found)
 

@@ -1,10 +1,12 @@
-"""Two levels on purpose: work inside the domain first, so that only 1/domain of the data crosses from each
-GPU.
+"""Two levels on purpose: inside the domain first, so that each GPU sends only 1/domain of the data across.
 
-All GPUs of a domain cross at once and share its ports: the fullest port carries ``at.sharing`` of them.
+All GPUs of a domain cross at once and share its ports: the fullest port carries ``at.sharing`` of them. Each
+function takes ``size`` in bytes and gives (seconds, rounds), phase after phase without overlap. The phases
+are those of Cho et al., "BlueConnect" (2019) for reductions, here with two levels, and of DeepSpeed-MoE's
+hierarchical all_to_all (Rajbhandari et al. 2022).
 """
 
-from labkit.collectives.closed.levels import ceil_log2
+from labkit.collectives.levels import ceil_log2
 from labkit.collectives.place import Place
 
 

@@ -1,22 +1,16 @@
-"""Rings and chains."""
+"""Rings and chains: seconds and rounds of the lock-step alpha-beta model, ``size`` in bytes."""
 
 import numpy as np
 
-from labkit.collectives.place import Place
-
-
-def ring_count(n, at: Place):
-    """Rings across domains: one per network port that the last domain's ranks reach; 1 inside a domain."""
-    _, domains, last = at.spread(n)
-    return np.where(domains > 1, (last - 1) * at.ports // at.domain + 1, 1.0)
+from labkit.collectives.place import Place, ring_count
 
 
 def ring_pass(size, n, at: Place):
     """Once around (all_gather or reduce_scatter): n-1 rounds of size/n (Patarasuk and Yuan 2009).
 
     Across domains ``ring_count`` rings share the data; each enters a domain by another port. A GPU carries
-    every ring inside its domain, less the one that leaves there; only where each GPU is an exit do all
-    carry one less.
+    every ring inside its domain, less the one that leaves there. So the busiest GPU carries all rings, but
+    one less where each GPU is an exit.
     """
     if at.is_flat:
         return (n - 1) * at.near(size / n), n - 1
@@ -38,9 +32,9 @@ def ring_all_reduce(size, n, at: Place):
 def chain(size, n, at: Place, segments):
     """Pipelined chain in rank order: (n-2+k)(alpha + size/(k B)) on a flat link.
 
-    Link j is busy in rounds j .. j+k-1. The boundary links lie ``domain`` apart, so they are busy in
-    (domains-2) min(domain, k) + k rounds; the links inside fill the others (with k = 1 each round has one
-    link).
+    Link j is busy in rounds j .. j+k-1. The boundary links lie ``domain`` apart, so one of them is busy in
+    (domains-2) min(domain, k) + k rounds, and links inside fill the others; with k = 1 a round
+    has only one busy link.
     """
     rounds = np.where(n > 1, n - 2 + segments, 0.0)
     if at.is_flat:
@@ -56,11 +50,11 @@ def chain(size, n, at: Place, segments):
 
 
 def chain_candidates(size, n, at: Place):
-    """Segment numbers one of which is best for a chain: stationary points and ends of the smooth pieces of
-    its cost.
+    """Segment numbers one of which, rounded down or up, is best for a chain.
 
-    On a piece the cost is C + A k + D / k; pieces meet at k = 1, 2, the domain size, and where the near and
-    the far hop cost the same.
+    They are the stationary points and the ends of the smooth pieces of its cost. On a piece the cost is
+    C + A k + D / k, least at sqrt(D / A). Pieces meet at k = 1, at k = 2, at the domain size, and where the
+    near and the far hop cost the same.
     """
     if at.is_flat:
         return [_root((n - 2) * size, at.alpha * at.bandwidth)]

@@ -1,13 +1,17 @@
 """Linear, binomial, pipelined binary and double binary trees.
 
+Each function takes ``size`` in bytes and gives (seconds, rounds) of one direction: a broadcast, or the
+reduction that runs the same tree backwards. On a cluster the tree first joins one leader per domain and then,
+when those are done, runs inside every domain at once.
 
-Each function gives one direction (broadcast; a reduction runs the same tree backwards). On a cluster the
-tree first joins one leader per domain and then, when those are done, runs inside every domain at once.
+Convention: a rank with two children serves both in one round, for one alpha, as NCCL's tree kernels do; the
+two messages share its port, so their bytes add up. Sanders, Speck and Traeff (2009) count on single-ported
+machines, where each child costs a round and an alpha of its own: about twice as many rounds.
 """
 
 import numpy as np
 
-from labkit.collectives.closed.levels import ceil_log2, floor_log2, power_of_two
+from labkit.collectives.levels import ceil_log2, floor_log2, power_of_two
 from labkit.collectives.place import Place
 
 
@@ -23,7 +27,7 @@ def _two_level(phase, size, n, at: Place):
 
 
 def linear(size, n, at: Place, share=1.0):
-    """Root to one rank after another: n-1 rounds of ``share`` of the size."""
+    """Root to one rank after another: n-1 rounds of ``share`` x size, all from the root's port."""
     inside, _, _ = at.spread(n)
     return (inside - 1) * at.near(share * size) + (n - inside) * at.far(share * size), n - 1
 
@@ -34,7 +38,10 @@ def binomial(size, n, at: Place):
 
 
 def binomial_scatter(size, n, at: Place):
-    """Binomial with halving payload: ceil(log2 n) rounds, (n-1)/n of the size leaves the root."""
+    """Binomial with halving payload: ceil(log2 n) rounds, (n-1)/n of the size leaves the root.
+
+    Thakur, Rabenseifner and Gropp (2005) use it as the first half of their long-message broadcast.
+    """
     inside, domains, _ = at.spread(n)
     if at.is_flat:
         return ceil_log2(n) * at.alpha + (n - 1) / n * size / at.bandwidth, ceil_log2(n)
@@ -52,8 +59,9 @@ def _binary_tail(ranks):
 def binary(size, n, at: Place, segments):
     """Pipelined binary tree, node i feeding 2i+1 and 2i+2: k - 1 + floor(log2 n) rounds of two segments each.
 
-    Both children are served in one round and share the sender's port. With two ranks there is one child;
-    with a power of two the deepest level is a single leaf, so the last round carries one segment.
+    Both children are served in one round, for one alpha, and share the sender's port (the file's convention).
+    With two ranks there is one child; with a power of two the deepest level is a single leaf, so the last
+    round carries one segment. Sanders, Speck and Traeff (2009) derive this tree with two rounds a level.
     """
 
     def phase(ranks):
@@ -67,8 +75,9 @@ def double_binary(size, n, at: Place, segments):
     """Two complementary binary trees, half the message each (Sanders, Speck and Traeff 2009; NCCL since 2.4).
 
     Rank 0 feeds both roots; the others are inner in one tree and leaf in the other, so no port carries more
-    than one size/k per round: k - 1 + ceil(log2 n) rounds. When n - 1 is a power of two, each root has a
-    single child; the round that only it fills (k = 1, or n = 3) carries half.
+    than one size/k per round: k - 1 + ceil(log2 n) rounds. Both children are served in one round, for one
+    alpha, as NCCL's kernels do; the single-ported model of the paper charges two. When n - 1 is a power of
+    two, each root has a single child; the round that only it fills (k = 1, or n = 3) carries half.
     """
 
     def phase(ranks):

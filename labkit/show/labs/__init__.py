@@ -1,6 +1,6 @@
 """The labs of the chapters, one module each; the lab has the name of its module."""
 
-from labkit.show.labs.alpha_beta import alpha_beta
+from labkit.show.labs.alpha_beta import alpha_beta, on_your_link
 from labkit.show.labs.bus_bandwidth import bus_bandwidth
 from labkit.show.labs.link_use import link_use
 from labkit.show.labs.pipeline_transfer import pipeline_transfer
@@ -15,6 +15,7 @@ __all__ = [
     "alpha_beta",
     "bus_bandwidth",
     "link_use",
+    "on_your_link",
     "pipeline_transfer",
     "ring_walk",
     "scaling_story",

@@ -14,24 +14,31 @@ SIZES = 2.0 ** np.arange(10, 34.01, 0.25)
 DRAWN = ("ring", "tree", "double_tree", "recursive_doubling", "halving_doubling", "pairwise")
 
 
-def compute(op="all_reduce", n=8, size=2**20, alpha_us=5.0, bandwidth_GBps=50.0, segments="best", fit=None):
-    """Seconds of every drawn algorithm over all sizes, and at ``size``.
+def compute(op="all_reduce", n=8, size=2**20, alpha_us=5.0, bandwidth_GBps=50.0, segments="best"):
+    """Seconds of every drawn algorithm over all sizes, and at ``size``, on links of alpha and B."""
+    return _on_link(Link(alpha_us * us, bandwidth_GBps * 1e9), op, n, size, segments)
 
-    A ``fit`` of a sweep, if given, replaces alpha and B by the link of one hop that it implies.
-    """
+
+def compute_on_fit(fit, op="all_reduce", n=8, size=2**20, segments="best"):
+    """The same on the link of one hop that a ``fit`` of a sweep implies."""
+    algorithm = next(name for name in ("ring", "pairwise", "linear") if name in ALGORITHMS[fit.collective])
+    return _on_link(fit.link(algorithm), op, n, size, segments) | {"fit": fit}
+
+
+def _on_link(link, op, n, size, segments):
     several_ranks(n)
     some_bytes(size)
-    link = fit.link("ring") if fit else Link(alpha_us * us, bandwidth_GBps * 1e9)
     pieces = None if segments == "best" else 1
     names = [name for name in DRAWN if name in ALGORITHMS[op]]
     sizes = np.append(SIZES, float(size))  # one call an algorithm: the curve, and the marked size
     seconds = {name: collective_cost(op, name, sizes, n, link, pieces).seconds for name in names}
     curves, here = ({name: s[part] for name, s in seconds.items()} for part in (slice(-1), -1))
     best = min(here, key=here.get)
-    small = min(names, key=lambda name: curves[name][0])
-    large = min(names, key=lambda name: curves[name][-1])
-    switch = crossover(op, small, large, n, link, segments=pieces) if small != large else np.nan
-    switch = switch if 0 < switch < np.inf else np.nan  # one of the two is never dearer
+    switches = {
+        name: crossover(op, name, "ring", n, link, segments=pieces)
+        for name in names
+        if "ring" in names and name != "ring"
+    }
     return dict(
         op=op,
         n=n,
@@ -39,10 +46,8 @@ def compute(op="all_reduce", n=8, size=2**20, alpha_us=5.0, bandwidth_GBps=50.0,
         curves=curves,
         here=here,
         best=best,
-        small=small,
-        large=large,
-        switch=switch,
-        rests_on=[fit.warn_outside(size) or "this size is one that the fit rests on"] if fit else [],
+        switches=switches,
+        fit=None,
     )
 
 
@@ -52,19 +57,21 @@ def build(figure):
     ticks.scale(ax.xaxis, "size", log=2, most=8)
     ticks.scale(ax.yaxis, "time", log=10, most=8)
     ax.set(xlim=(SIZES[0], SIZES[-1]), ylim=(1e-6, 1e2), xlabel="message size S", ylabel="time")
-    ax.set_title("thick: the cheapest at S, with its time; diamond: the crossover")
-    lines = {
-        name: ax.plot([], [], color=theme.COLOURS[name], label=name.replace("_", " "))[0] for name in DRAWN
-    }
-    return dict(
+    ax.set_title("thick: the cheapest at S, with its time; diamonds: crossovers with the ring")
+    lines = {name: ax.plot([], [], color=theme.COLOURS[name], label=_words(name))[0] for name in DRAWN}
+    artists = dict(
         ax=ax,
         lines=lines,
-        labels=EndLabels(ax, list(lines.values())),
         here=ax.axvline(SIZES[0], color=theme.COLOURS["muted"], lw=1.2, ls="--"),
         dot=ax.plot([], [], "o", color=theme.COLOURS["text"], ms=7)[0],
         says=ax.text(0, 1.6e-6, "", color=theme.COLOURS["text"]),
+        log=ax.plot([], [], ":", color=theme.COLOURS["measured"], lw=2.4, label="the log")[0],
         switch=ax.plot([], [], "D", color=theme.COLOURS["muted"], ms=7, mfc="white", mew=1.8)[0],
     )
+    return artists | {
+        "labels": EndLabels(ax, list(lines.values())),
+        "log_says": ax.text(2**14, 1.0, "the log", color=theme.COLOURS["measured"], va="bottom", ha="right"),
+    }
 
 
 def update(artists, result):
@@ -79,34 +86,53 @@ def update(artists, result):
     artists["dot"].set_data([size], [best])
     right = size < 2**27  # the marker's text goes to the side with more room
     artists["says"].set(text=f"  {format_time(best)}  ", x=size, ha="left" if right else "right")
-    curve = result["curves"][result["large"]]
-    crossing = np.isfinite(result["switch"]) and SIZES[0] <= result["switch"] <= SIZES[-1]
-    artists["switch"].set_visible(bool(crossing))
-    if crossing:
-        height = np.exp(np.interp(np.log(result["switch"]), np.log(SIZES), np.log(curve)))
-        artists["switch"].set_data([result["switch"]], [height])
+    crossings = np.array([x for x in result["switches"].values() if x >= SIZES[0]])
+    crossings = crossings[crossings <= SIZES[-1]]
+    ring = result["curves"].get("ring", np.full(SIZES.shape, np.nan))
+    artists["switch"].set_data(crossings, np.exp(np.interp(np.log(crossings), np.log(SIZES), np.log(ring))))
+    fit = result["fit"]
+    for key in ("log", "log_says"):
+        artists[key].set_visible(fit is not None)
+    if fit is not None:
+        artists["log_says"].set_y(1.5 * fit.predict(2.0**14))
+        inside = (fit.range[0] <= SIZES) & (fit.range[1] >= SIZES)
+        artists["log"].set_data(SIZES[inside], fit.predict(SIZES[inside]))
     labels = artists["labels"].place()
-    moved = [artists[key] for key in ("here", "switch", "dot", "says")]
+    moved = [artists[key] for key in ("log", "log_says", "here", "switch", "dot", "says")]
     return [*artists["lines"].values(), *labels, *moved]
 
 
 def readout(result):
-    """Times at S, the cheapest, the crossover, and whether a fit covers S."""
-    times = [f"{name.replace('_', ' ')} {format_time(t)}" for name, t in result["here"].items()]
+    """Times at S, the cheapest, the crossovers with the ring, and what a fitted log says of S."""
+    times = [f"{_words(name)} {format_time(t)}" for name, t in result["here"].items()]
+    times.append(f"cheapest here: {_words(result['best'])}")
     half = (len(times) + 1) // 2
-    switch = (
-        "no crossover"
-        if not np.isfinite(result["switch"])
-        else f"crossover at {format_size(round(result['switch']))}"
-    )
+    switches = ", ".join(f"{_words(name)} {_up_to(x)}" for name, x in result["switches"].items())
     return [
         f"{_name(result['op'])}, N = {result['n']:,}, S = {format_size(result['size'])}: "
         f"{', '.join(times[:half])}",
-        f"{', '.join(times[half:])}; cheapest here: {result['best'].replace('_', ' ')}",
-        f"small messages: {result['small'].replace('_', ' ')}; large: {result['large'].replace('_', ' ')}; "
-        f"{switch}",
-        *result["rests_on"],
+        ", ".join(times[half:]),
+        f"cheaper than the ring up to: {switches}" if switches else "no ring among these algorithms",
+        *([_of_the_log(result["fit"], result["size"])] if result["fit"] else []),
     ]
+
+
+def _up_to(size: float) -> str:
+    if 0 < size < np.inf:
+        return format_size(round(size))
+    return "never" if size == 0 else "always" if size == np.inf else "the same"
+
+
+def _of_the_log(fit, size: float) -> str:
+    """What the log's own pieces say, beside one straight line for each hop; or that they do not reach so "
+    "far."""
+    outside = fit.warn_outside(size)
+    says = f"the log itself on its {fit.n_ranks} ranks, by its pieces: {format_time(fit.predict(size))}"
+    return outside or f"{says}; one line a hop leaves changes of protocol out"
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")
 
 
 def _name(op: str) -> str:
@@ -123,3 +149,4 @@ def alt(result):
 
 
 alpha_beta = Lab("alpha_beta", compute, build, update, readout, alt)
+on_your_link = Lab("on_your_link", compute_on_fit, build, update, readout, alt)

@@ -7,7 +7,7 @@ from labkit.planner.traffic import bucket_count
 from labkit.show import theme, ticks
 from labkit.show.lab import Lab
 from labkit.show.labels import EndLabels
-from labkit.show.sense import several_ranks
+from labkit.show.sense import several_ranks, some_bytes
 from labkit.spec import Link
 from labkit.units import GB, format_bytes, format_rate, format_share, format_size, format_time, us
 
@@ -20,6 +20,8 @@ COLOURS = ("ideal", "bandwidth", "latency")
 def compute(n=8, link_GBps=50, billions=7, gradient_bytes=2, bucket=2**25):
     """Seconds and bandwidths of one AllReduce of the gradients: on ``n`` ranks and over all N."""
     several_ranks(n)
+    some_bytes(billions * gradient_bytes)
+    some_bytes(bucket)
     link, size = Link(ALPHA, link_GBps * GB), billions * 1e9 * gradient_bytes
     ranks = np.append(RANKS, n)
     whole = collective_cost("all_reduce", "ring", size, ranks, link).seconds

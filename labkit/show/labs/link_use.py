@@ -16,7 +16,7 @@ MOST = 16
 
 def compute(n=8, size=2**24):
     """Both rings replayed on links of 5 µs and 50 GB/s."""
-    several_ranks(n)
+    several_ranks(n, MOST)
     some_bytes(size)
     runs = {
         "in N chunks": replay(trace("all_reduce", "ring", n), size, LINK),

@@ -11,6 +11,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, PathPatch
 from matplotlib.path import Path
 
+from labkit.errors import InputRefused
 from labkit.show import theme
 from labkit.show.lab import Lab
 from labkit.strategies.pipeline import gpipe, one_f_one_b, peak_in_flight, simulate
@@ -57,6 +58,10 @@ class Result:
 
 def compute(p: int = 4, m: int = 16, c: float = 0.5) -> Result:
     """Timelines of ``p`` equal stages and ``m`` micro-batches, a transfer taking ``c`` of one forward."""
+    if p != int(p) or m != int(m) or p * m > 4096:
+        raise InputRefused(
+            f"{p} stages and {m} micro-batches do not fit this picture. Choose whole, smaller numbers."
+        )
     runs = {
         name: Run(_simulate(name, p, m, c), _span(name, p, m, 0.0), int(peak_in_flight(schedule(p, m)).max()))
         for name, schedule in SCHEDULES.items()

@@ -24,7 +24,7 @@ def numbers(n: int) -> np.ndarray:
 
 def compute(n=4, step=0):
     """The state after ``step`` rounds: numbers, how many ranks are in each, and the next round's sends."""
-    several_ranks(n)
+    several_ranks(n, MOST)
     ring = trace("all_reduce", "ring", n)
     shown = min(step, ring.rounds)
     state = list(history(ring, numbers(n)))[shown][:, :, 0]

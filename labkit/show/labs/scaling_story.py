@@ -25,18 +25,21 @@ def compute(
     batch=chapter1.BATCH,
     gradient=20,
     mode="strong",
-    bucket=None,
+    bucket=0,
     overlap=0.0,
     taper=1.0,
 ):
-    """One step of a 10 B parameter job on 8 to 1,024 ranks; ``batch`` is tokens per step on 8 ranks."""
+    """One step of a 10 B parameter job on 8 to 1,024 ranks; ``batch`` is tokens per step on 8 ranks.
+
+    ``bucket`` 0: the whole gradient in one message.
+    """
     machine = load_cluster(cluster)
     machine = replace(machine, inter=replace(machine.inter, bandwidth=machine.inter.bandwidth * ports))
     if mode == "strong" and batch < n:
         raise InputRefused(
             f"{batch:,} tokens cannot be shared by {n:,} ranks. Choose a larger batch or fewer ranks."
         )
-    changes = dict(mode=mode, bucket=bucket, overlap=overlap, taper=taper)
+    changes = dict(mode=mode, bucket=bucket or None, overlap=overlap, taper=taper)
     setting = chapter1.setting(machine, batch, gradient * GB, **changes)
     return dict(
         machine=machine,
@@ -58,7 +61,7 @@ def build(figure):
         ax.set(xlim=(5.4, 1500), xlabel="ranks N")
     ticks.scale(speed.yaxis, "number", log=2, most=8)
     speed.set(ylim=(0.2, 180), title="throughput / that of 8")
-    for ax, title in ((parts, "one step in parts"), (panel, "shares of time")):
+    for ax, title in ((parts, "one step, longest = 100 %"), (panel, "shares of time")):
         ticks.scale(ax.yaxis, "share")
         ax.set(ylim=(0, 1.02), title=title)
     speed.plot(RANKS, RANKS / 8, color=theme.COLOURS["ideal"], ls="--", lw=1.4)
@@ -100,7 +103,7 @@ def update(artists, result):
     scale = rows.exposed / np.maximum(rows.communication, 1e-30)  # what overlap hides is not part of the step
     low = np.zeros(len(RANKS))
     for part in PARTS:
-        share = getattr(rows, part) * (1 if part == "compute" else scale) / rows.step
+        share = getattr(rows, part) * (1 if part == "compute" else scale) / rows.step.max()
         for bar, bottom, height in zip(artists["bars"][part], low, share, strict=True):
             bar.set(y=bottom, height=height)
         widest = int(np.argmax(share))

@@ -3,7 +3,7 @@
 import numpy as np
 
 from labkit.collectives import busbw_factor, collective_cost
-from labkit.course.chapter2_bandwidth import sample
+from labkit.course.chapter2_bandwidth import NOMINAL, sample
 from labkit.errors import InputRefused
 from labkit.evidence.sweep import read_sweep
 from labkit.presets import sample_sweeps
@@ -20,8 +20,11 @@ SHADES = {
 WORDS = {"latency": "latency", "climb": "climb", "plateau": "plateau"}
 
 
-def compute(log="a100-8gpu-nvswitch", nominal_GBps=300, algorithm="ring"):
-    """Reads a shipped sweep by name, or any log by path, and fits its first table."""
+def compute(log="a100-8gpu-nvswitch", nominal_GBps=0, algorithm="ring"):
+    """Reads a shipped sweep by name, or any log by path, and fits its first table.
+
+    ``nominal_GBps`` 0: the rate of the shipped sweep's links; to be given for a log of one's own.
+    """
     sweep, fit = sample(log) if log in sample_sweeps() else _read(log)
     factor = busbw_factor(sweep.collective, sweep.n_ranks)
     inside = (fit.range[0] <= SIZES) & (fit.range[1] >= SIZES)
@@ -37,7 +40,7 @@ def compute(log="a100-8gpu-nvswitch", nominal_GBps=300, algorithm="ring"):
         sweep=sweep,
         fit=fit,
         factor=factor,
-        nominal=nominal_GBps * GB,
+        nominal=nominal_GBps * GB or NOMINAL.get(log, np.nan),
         fitted=fitted,
         model=model,
         algorithm=algorithm,
@@ -136,6 +139,8 @@ def update(artists, result):
         line.set_visible(bool(np.isfinite(fit.knee)))
         if np.isfinite(fit.knee):
             line.set_xdata([fit.knee] * 2)
+    for key in ("nominal", "says"):
+        artists[key].set_visible(bool(result["nominal"] > 0))
     artists["nominal"].set_ydata([result["nominal"]] * 2)
     artists["says"].set(text=f"nominal {format_rate(result['nominal'])}", y=result["nominal"] * 1.1)
     artists["title"].set_text(
@@ -158,10 +163,16 @@ def readout(result):
         f"{format_rate(fit.bandwidth)} ± {format_rate(fit.bandwidth_error)}",
         f"knee αB {format_bytes(fit.knee)}; half of the bandwidth at {format_bytes(fit.half_power)}; "
         f"plateau {format_rate(fit.plateau)} busbw = "
-        f"{format_share(fit.share_of(result['nominal']))} of nominal",
+        f"{_share(fit, result['nominal'])}",
         f"rests on {len(sweep.size)} sizes from {format_size(fit.range[0])} to {format_size(fit.range[1])}, "
         f"{len(fit.regimes)} pieces; stands out first: {stands_out}",
     ]
+
+
+def _share(fit, nominal) -> str:
+    if not nominal > 0:
+        return "give nominal_GBps for its share"
+    return f"{format_share(fit.share_of(nominal))} of {format_rate(nominal)}"
 
 
 def alt(result):

@@ -3,22 +3,33 @@
 import numpy as np
 
 from labkit.course import chapter2_topology as topology
+from labkit.planner.placement import crossing_cost, rate_for_crossing_cost
 from labkit.presets import cluster as load_cluster
 from labkit.show import theme, ticks
 from labkit.show.lab import Lab
 from labkit.show.labels import EndLabels
-from labkit.units import GB, format_bytes, format_rate, format_time
+from labkit.units import format_bytes, format_rate, format_share, format_time
 
 PORTS = np.arange(1, 9)
 LAYERS = ("device memory", "links inside a node", "all ports of a node", "one port")
+DEGREE = 8  # tensor parallel, or the fast-link domain where that is smaller
 
 
-def compute(cluster="a100", ports=1, port_GBps=25.0, micro_batch=4, degree=8):
-    """The preset's bandwidths with the chosen ports, and one layer's four AllReduces inside and across."""
+def compute(cluster="a100", ports=1, port_rate=1.0, micro_batch=4):
+    """The preset's bandwidths, and one layer's four AllReduces inside and across.
+
+    Across, every node has ``ports`` ports of ``port_rate`` times the preset's.
+    """
     machine = load_cluster(cluster)
-    rate = port_GBps * GB
+    degree, rate = min(DEGREE, machine.domain), port_rate * machine.inter.bandwidth
     inside, across = topology.layer_seconds(machine, degree, np.append(PORTS, ports), rate, micro_batch)
-    rates = (machine.gpu.memory_bandwidth, machine.intra.bandwidth, ports * rate, rate)
+    rates = (
+        machine.gpu.memory_bandwidth,
+        machine.intra.bandwidth,
+        machine.node_bandwidth,
+        machine.inter.bandwidth,
+    )
+    work = topology.layer(micro_batch)
     return dict(
         machine=machine,
         degree=degree,
@@ -27,7 +38,9 @@ def compute(cluster="a100", ports=1, port_GBps=25.0, micro_batch=4, degree=8):
         rates=dict(zip(LAYERS, rates, strict=True)),
         inside=inside,
         across=across,
-        payload=topology.layer(micro_batch).activation_bytes,
+        payload=work.activation_bytes,
+        cost=crossing_cost(work, machine, ports, rate, degree=degree),
+        three=rate_for_crossing_cost(work, machine, 3.0, degree=degree),
     )
 
 
@@ -42,7 +55,7 @@ def build(figure):
     bars = left.barh([3, 2, 1, 0], [0] * 4, height=0.6, left=1e9, color=colours)
     bars[3].set_alpha(0.55)
     ticks.scale(right.yaxis, "time", log=10, most=5)
-    right.set(xlim=(0.7, 8.3), ylim=(1e-4, 1e0), xlabel="ports per node", title="one layer, 4 AllReduces")
+    right.set(xlim=(0.7, 8.3), ylim=(1e-4, 1e1), xlabel="ports per node", title="one layer, 4 AllReduces")
     lines = [
         right.plot([], [], "o-", ms=4, color=theme.COLOURS[colour], label=name)[0]
         for name, colour in (("two nodes", "inter"), ("one node", "intra"))
@@ -79,17 +92,25 @@ def update(artists, result):
 
 
 def readout(result):
-    """The cliff and the layer in numbers."""
-    rates, machine = result["rates"], result["machine"]
-    memory, inside, node, port = rates.values()
+    """The cliff, the layer, and what crossing costs, in numbers."""
+    machine, degree, ports = result["machine"], result["degree"], result["ports"]
+    memory, inside, node, port = result["rates"].values()
+    many, one = result["across"][-1], result["inside"]
+    chosen = f"{ports} x {format_rate(result['rate'])}"
+    share = format_share(degree // 2 / machine.gpus_per_node)
+    cliff = f"{inside / node:.1f}x less" if node < inside else "more than inside"
+    three = "no rate" if np.isnan(result["three"]) else format_rate(result["three"])
     return [
         f"{machine.name}: memory {format_rate(memory)}, inside {format_rate(inside)} "
-        f"({memory / inside:.1f}x less), node's ports {format_rate(node)} ({inside / node:.1f}x less)",
-        f"per GPU when all {machine.gpus_per_node} send at once: "
-        f"{format_rate(node / machine.gpus_per_node)}; one port {format_rate(port)}",
-        f"TP {result['degree']}, four AllReduces of {format_bytes(result['payload'])}: one node "
-        f"{format_time(result['inside'])}, two nodes {format_time(result['across'][-1])} = "
-        f"{result['across'][-1] / result['inside']:.1f}x",
+        f"({memory / inside:.1f}x less), "
+        f"{machine.nics_per_node:.0f} ports {format_rate(node)} ({cliff}), one {format_rate(port)}",
+        f"TP {degree}, four AllReduces of {format_bytes(result['payload'])}: one node {format_time(one)}; "
+        "over "
+        "two, with "
+        f"{share} of {chosen}: {format_time(many)} = {many / one:.1f}x",
+        f"TP {2 * degree} over two nodes against TP {degree} in one, per sample and card: "
+        f"{result['cost']:.1f}x with "
+        f"{chosen}; 3x at {three} per node",
     ]
 
 

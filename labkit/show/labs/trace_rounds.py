@@ -26,7 +26,7 @@ def choices() -> dict[str, str]:
 
 def compute(n=8, what="all_reduce/ring", segments=1):
     """The trace, its proof and its cost for 1 MiB; a hierarchical one runs on nodes of two GPUs."""
-    several_ranks(n)
+    several_ranks(n, MOST)
     op, how = what.split("/")
     machine = cluster("a100")
     pair = replace(machine.group(2), nodes=-(-n // 2)) if how == "hierarchical" else None
@@ -87,7 +87,8 @@ def readout(result):
         f"{format_size(SIZE)}: a rank sends {format_bytes(run.sent.min())} to "
         f"{format_bytes(run.sent.max())}, mean {format_bytes(run.mean)}; busiest rank "
         f"{format_bytes(run.busiest)}",
-        f"on NVLink (preset a100): {format_time(run.seconds)}; links carry data {100 * run.occupancy:.0f} % "
+        f"on preset a100, {'two GPUs a node' if result['how'] == 'hierarchical' else 'inside a node'}: "
+        f"{format_time(run.seconds)}; links carry data {100 * run.occupancy:.0f} % "
         "of the time",
     ]
 

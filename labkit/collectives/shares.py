@@ -1,16 +1,20 @@
-"""Bytes over ranks, counted in both directions: the least, the mean and the busiest."""
+"""Bytes over ranks, counted in both directions: the least, the mean and the busiest.
+
+Counted on the sends of ``algorithms``, phase by phase; tests hold both equal. ``least`` and ``busiest`` look
+at what a rank sends and at what it receives, each for itself.
+"""
 
 from typing import NamedTuple
 
 import numpy as np
 
 from labkit.collectives.closed.exchange import core, most_gathered
-from labkit.collectives.closed.levels import bits_below, ceil_log2
+from labkit.collectives.levels import bits_below, ceil_log2
 from labkit.collectives.place import Place
 
 
 class Shares(NamedTuple):
-    """Bytes / size: least and busiest direction of any rank, and all sends together."""
+    """Bytes / size (no unit): least and busiest direction of any rank, and all sends together."""
 
     least: object
     total: object
@@ -80,8 +84,8 @@ def _tree(op, n, at, segments) -> Shares:
         return Shares(0.0, np.where(domains > 1, hops, bits_below(n)) / n, (n - 1) / n)
     binomial = ceil_log2(domains) + ceil_log2(inside)
     root = np.minimum(domains - 1, 2) + np.minimum(inside - 1, 2)
-    # In an all_reduce the other inner nodes add the hop up: the first leader below the root, the first rank
-    # below it.
+    # In an all_reduce the other inner nodes add the hop up. The busiest of them are the first leader below
+    # the root and the first rank below a leader.
     second = np.where(domains == 2, last, inside)
     leader = np.where(domains > 1, 1 + np.clip(domains - 3, 0, 2) + np.minimum(second - 1, 2), 0.0)
     member = np.where(inside > 1, 1 + np.clip(inside - 3, 0, 2), 0.0)
@@ -94,9 +98,9 @@ def _double_tree(op, n, at, segments) -> Shares:
     source = 1.0 * (domains > 1) + 1.0 * (inside > 1)
     if op != "all_reduce":
         return _rooted(op, n, source)
-    # Up both trees is one size each way. Only the source of all (one level), a leaf of both trees (domains
-    # of even size) or a lone last leader does no more; elsewhere the idlest rank has one child, half a size
-    # more.
+    # Up both trees is one size each way. No more than that has the source of all where there is one level, a
+    # leaf of both trees in domains of even size, and a lone last leader; elsewhere the idlest rank has one
+    # child and so half a size more.
     idle = (
         (domains == 1)
         | (at.domain == 1)

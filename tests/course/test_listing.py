@@ -1,0 +1,66 @@
+"""Code shown in notebooks is the code that runs, without the words before it."""
+
+import ast
+
+import pytest
+
+from labkit.collectives import cost
+from labkit.course.listing import source
+from labkit.planner import traffic
+
+
+def plain(n, size):
+    """One line of words."""
+    half = size / 2
+    return n * half
+
+
+def long_words(n):
+    """Several lines.
+
+    Among them a line of code: n + 2
+    """
+    # a comment stays
+    words = """a text in three quotes is no docstring"""
+    return n + 1, words
+
+
+def without(n):
+    return n - 1
+
+
+def test_the_docstring_goes_and_the_code_stays():
+    assert source(plain).text == "def plain(n, size):\n    half = size / 2\n    return n * half"
+
+
+def test_a_long_docstring_goes_whole_and_comments_and_later_texts_stay():
+    assert source(long_words).text == (
+        "def long_words(n):\n"
+        "    # a comment stays\n"
+        '    words = """a text in three quotes is no docstring"""\n'
+        "    return n + 1, words"
+    )
+
+
+def test_a_function_without_docstring_is_shown_whole():
+    assert source(without).text == "def without(n):\n    return n - 1"
+
+
+def test_the_docstring_can_be_asked_for():
+    assert source(plain, body_only=False).text == (
+        'def plain(n, size):\n    """One line of words."""\n    half = size / 2\n    return n * half'
+    )
+
+
+@pytest.mark.parametrize("function", [cost.collective_cost, cost.volume, traffic.bucket_count])
+def test_what_is_shown_of_labkit_is_the_program_less_its_docstring(function):
+    whole, shown = (ast.parse(source(function, body_only=only).text).body[0] for only in (False, True))
+    assert ast.get_docstring(whole) and not ast.get_docstring(shown)
+    assert [ast.dump(line) for line in shown.body] == [ast.dump(line) for line in whole.body[1:]]
+    assert ast.dump(shown.args) == ast.dump(whole.args)
+
+
+def test_text_and_markdown_are_the_same_code():
+    shown = source(plain)
+    assert repr(shown) == shown.text
+    assert shown._repr_markdown_() == f"```python\n{shown.text}\n```"
