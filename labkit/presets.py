@@ -1,7 +1,7 @@
 """Named clusters from ``data/hardware.toml`` and from a reader's own file of the same form.
 
-This is the one module of the computing part that opens files. Figures are checked here once, so that the
-formulas need not check them.
+Only this module knows where ``data/`` is. Figures are checked here once, so that the formulas need not check
+them.
 """
 
 import os
@@ -74,7 +74,7 @@ def cluster(id: str | os.PathLike, nodes: int = 1) -> Cluster:
     path = Path(str(id))
     if path.suffix != ".toml" and len(path.parts) < 2:
         begins = [known for known in shipped["cluster"] if id and known.startswith(str(id))]
-        near = begins or get_close_matches(str(id), shipped["cluster"], n=1)
+        near = begins or get_close_matches(str(id).lower(), shipped["cluster"], n=1)
         hint = f"; did you mean {near[0]}?" if near else ""
         known = ", ".join(shipped["cluster"])
         raise InputRefused(f"no cluster {str(id)[:40]!r}: known are {known}, or a path to a .toml file{hint}")
@@ -105,7 +105,7 @@ def _load(path: Path) -> dict:
             f"{path.name} is larger than {_LARGEST_FILE:,} bytes; a cluster file is a few lines of TOML"
         )
     try:
-        return tomllib.loads(raw.decode("utf-8"))
+        return tomllib.loads(raw.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
         raise InputRefused(
             f"{path.name} is not a TOML file ({error}); compare it with data/hardware.toml"

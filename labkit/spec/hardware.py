@@ -6,6 +6,8 @@ per direction and in bits (400 Gb/s = 50 GB/s each way, at once). ``one_directio
 
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from labkit.errors import InputRefused
 
 
@@ -50,8 +52,18 @@ class Cluster:
     sources: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self):
-        if self.domain == 0:
+        if np.all(np.asarray(self.domain) == 0):
             object.__setattr__(self, "domain", self.gpus_per_node)
+        for name in ("nodes", "gpus_per_node", "domain"):
+            value = np.asarray(getattr(self, name))  # the search passes arrays
+            if not np.all((value >= 1) & (value == value // 1)):
+                raise InputRefused(f"{name} of a cluster is {value}; give a whole number from 1 up")
+        if np.any(np.asarray(self.domain) % self.gpus_per_node):
+            raise InputRefused(
+                f"a domain of {self.domain} GPUs is not a multiple of the {self.gpus_per_node} of a node; "
+                "a domain "
+                "is one host or several whole hosts"
+            )
 
     @property
     def n_gpus(self) -> int:

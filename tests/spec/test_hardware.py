@@ -1,0 +1,43 @@
+"""Clusters that cannot be are refused; shares of ports are sums by hand."""
+
+import pytest
+
+from labkit.errors import InputRefused
+from labkit.presets import cluster
+from labkit.spec import Cluster, Gpu, Link
+
+GPU = Gpu("any", 80e9, {"bf16": 312e12}, 0.5)
+LINKS = (Link(1e-6, 235e9), Link(5e-6, 25e9))
+
+
+def test_node_bandwidth_and_gpus_are_products():
+    four = Cluster("four", GPU, 4, 8, *LINKS, nics_per_node=8)
+    assert (four.n_gpus, four.node_bandwidth, four.domain) == (32, 200e9, 8)
+
+
+@pytest.mark.parametrize(("members", "ports"), [(1, 1.0), (2, 2.0), (8, 8.0)])
+def test_a_group_gets_its_share_of_the_ports(members, ports):
+    group = Cluster("four", GPU, 4, 8, *LINKS, nics_per_node=8).group(members)
+    assert (group.nics_per_node, group.gpus_per_node, group.nodes) == (ports, members, 4)
+
+
+def test_a_group_in_a_rack_gets_its_share_of_the_racks_ports():
+    rack = cluster("gb200-nvl72", nodes=36)
+    assert rack.group(8).nics_per_node == 8  # 8 of 72 GPUs, 72 ports in the rack
+    assert rack.group(8).nodes == 2
+
+
+@pytest.mark.parametrize("members", [0, 9])
+def test_a_group_larger_than_the_domain_is_refused(members):
+    with pytest.raises(InputRefused, match="domain of 8 GPUs"):
+        Cluster("one", GPU, 1, 8, *LINKS, nics_per_node=8).group(members)
+
+
+@pytest.mark.parametrize(
+    ("counts", "says"),
+    [((0, 8, 8), "nodes"), ((2.5, 8, 8), "nodes"), ((1, 0, 8), "gpus_per_node"), ((1, 8, 12), "multiple")],
+)
+def test_clusters_that_cannot_be_are_refused(counts, says):
+    nodes, gpus, domain = counts
+    with pytest.raises(InputRefused, match=says):
+        Cluster("odd", GPU, nodes, gpus, *LINKS, nics_per_node=1, domain=domain)
