@@ -3,16 +3,18 @@
 import argparse
 import json
 import math
+import os
 import sys
 from collections.abc import Sequence
 
 from labkit.errors import InputRefused
 from labkit.evidence.sweep import Sweep, read_sweep
+from labkit.evidence.sweep_source import read_text_of
 from labkit.units import GB, format_rate, format_share, format_size, format_time
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit status: 0, or 2 when any input was refused."""
+    """Run one command and return its exit status: 0, 1 when its reader left, 2 when any input was refused."""
     parser = argparse.ArgumentParser(prog="labkit", description="Reads what clusters measured and logged.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     sweep = commands.add_parser(
@@ -20,11 +22,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         help="latency, bandwidth and knee of nccl-tests logs",
         description="Reads nccl-tests or rccl-tests logs (text or JSON) and fits latency and bandwidth.",
     )
-    sweep.add_argument("files", nargs="+", metavar="FILE", help="a log")
-    sweep.add_argument("--ranks", type=int, metavar="N", help="ranks, where the log does not tell")
+    sweep.add_argument("files", nargs="+", metavar="FILE", help="a log, - for standard input")
+    sweep.add_argument("--ranks", type=_ranks, metavar="N", help="ranks, where the log does not tell")
     sweep.add_argument(
         "--nominal",
-        type=float,
+        type=_rate,
         metavar="GBps",
         help="rate of one direction of the link, to judge the plateau by",
     )
@@ -33,28 +35,56 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="replace")  # a terminal without µ and ± still gets its answer
-    return arguments.run(arguments)
+    try:
+        status = arguments.run(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:  # as with `| head -1`; what is left must not be written at exit either
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return status
+
+
+def _ranks(text: str) -> int:
+    if len(text) > 20:  # int() itself refuses some thousand digits
+        raise argparse.ArgumentTypeError(f"{text[:20]}... is far too large a number of ranks")
+    return int(text)
+
+
+def _rate(text: str) -> float:
+    """Bytes/s of a rate in GB/s."""
+    rate = float(text[:40]) * GB
+    if not 0 < rate < math.inf:
+        raise argparse.ArgumentTypeError(f"{text[:40]} is no rate above 0 GB/s")
+    return rate
+
+
+def _read(file: str, ranks: int | None) -> list[Sweep]:
+    """The tables of a file, of standard input for ``-``."""
+    if file != "-":
+        return read_sweep(file, ranks)
+    text = read_text_of(sys.stdin.buffer, "standard input")
+    return read_sweep(text if "\n" in text else text + "\n", ranks)
 
 
 def _sweep(arguments: argparse.Namespace) -> int:
     """Answer the readable files, refuse the others one sentence each."""
     answers, refused = [], False
-    nominal = arguments.nominal and arguments.nominal * GB
     for file in arguments.files:
         try:
-            tables = read_sweep(file, arguments.ranks)
+            tables = _read(file, arguments.ranks)
         except InputRefused as refusal:
             print(f"labkit: {refusal}", file=sys.stderr)
             refused = True
             continue
         answers += [(file, number, table) for number, table in enumerate(tables, 1)]
     if arguments.json:
-        tables = [_as_json(file, sweep, nominal) for file, _, sweep in answers]
+        tables = [_as_json(file, sweep, arguments.nominal) for file, _, sweep in answers]
         print(json.dumps(tables, indent=2, allow_nan=False))
     elif answers:
         several = {file for file, number, _ in answers if number > 1}
         named = ((f"{f}, table {n}" if f in several else f, s) for f, n, s in answers)
-        print("\n\n".join(_report(name, sweep, nominal) for name, sweep in named))
+        titled = ((f"{name} ({sweep.part})" if sweep.part else name, sweep) for name, sweep in named)
+        print("\n\n".join(_report(title, sweep, arguments.nominal) for title, sweep in titled))
     return 2 if refused else 0
 
 
@@ -130,3 +160,7 @@ def _report(title: str, sweep: Sweep, nominal: float | None) -> str:
 
 def _region(region) -> str:
     return f"{region.name} {format_size(region.smallest)} to {format_size(region.largest)}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -4,13 +4,20 @@ The order is the guide's (2.3): first a baseline of the same collective, size an
 job's own messages should take, then the time they did take, and only then a verdict.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from numbers import Real
 
 from labkit.collectives import collective_cost
 from labkit.errors import InputRefused
 from labkit.spec import Link
 from labkit.units import digits, format_bytes, format_share, format_time
+
+
+def _above_0(value) -> bool:
+    """Whether it is a finite number above 0."""
+    return isinstance(value, Real) and not isinstance(value, bool) and 0 < value < math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +39,11 @@ class Run:
             raise InputRefused(
                 f"{len(self.layout)} hosts in the layout of {self.n_ranks} ranks; name one per rank"
             )
-        if not (self.size > 0 and self.seconds > 0):
-            raise InputRefused("size and seconds of a run must be above 0; give those of one message")
+        if not (_above_0(self.size) and _above_0(self.seconds)):
+            raise InputRefused(
+                f"size {self.size!r} and seconds {self.seconds!r} of a run must be finite and above 0; give "
+                "those of one message"
+            )
 
     @property
     def hosts(self) -> tuple[int, ...]:
@@ -129,9 +139,17 @@ def diagnose(
     >>> diagnose([(run, baseline, 560)], step=2.0).verdict
     'volume'
     """
-    if not messages or step <= 0:
-        raise InputRefused("nothing to diagnose; give at least one message and a step longer than 0 s")
-    for run, baseline, _ in messages:
+    if not messages or not _above_0(step):
+        raise InputRefused(
+            f"nothing to diagnose in {len(messages)} messages and a step of {step!r} s; give at least one "
+            "message and a finite step longer than 0 s"
+        )
+    for run, baseline, count in messages:
+        if not _above_0(count):
+            raise InputRefused(
+                f"a count of {count!r} {run.collective} messages per step is not finite and above 0; leave "
+                "out what the step does not send"
+            )
         compare(run, baseline, thresholds)
     expected = sum(count * baseline.seconds for _, baseline, count in messages)
     measured = sum(count * run.seconds for run, _, count in messages)
@@ -183,6 +201,13 @@ def waterfall(
     >>> [round(part.total, 2) for part in waterfall(14e9, 8, 50e9, 1.2, lambda size: 0.5)]
     [0.28, 0.49, 0.98, 1.2]
     """
+    given = {
+        "size": size, "link_rate": link_rate, "measured": measured, "bucket": bucket,
+        "gradient_factor": gradient_factor,
+    }  # fmt: skip
+    for name, value in given.items():
+        if not _above_0(value):
+            raise InputRefused(f"{name} is {value!r}; give a finite number above 0")
     share = float(share_at(bucket))
     if not 0 < share <= 1:
         raise InputRefused(
@@ -210,6 +235,7 @@ def plateau_share(fit, size: float) -> float:
     """Share of its bandwidth limit that a fitted sweep reaches at a size: a ``share_at`` for ``waterfall``.
 
     ``fit`` has ``predict(size)`` in seconds and ``bandwidth``, the algbw limit. Never above 1, even where a
-    fit passes its own limit.
+    fit passes its own limit; NaN where the fit tells no time or no limit.
     """
-    return min(1.0, size / float(fit.predict(size)) / fit.bandwidth)
+    share = size / float(fit.predict(size)) / fit.bandwidth
+    return 1.0 if share > 1 else share

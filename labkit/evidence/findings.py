@@ -23,6 +23,15 @@ class Finding:
     size: float | None = None
 
 
+def share_of_time(share: float) -> str:
+    """A fraction of the time in words; what rounding leaves of nothing is not spelled out.
+
+    >>> share_of_time(0.125), share_of_time(5.6e-16)
+    ('12.5 % of the time', 'less than 0.1 % of the time')
+    """
+    return f"{'less than 0.1 %' if share < 1e-3 else format_share(share)} of the time"
+
+
 def row_findings(size, time, fitted) -> list[Finding]:
     """Cold first row, dips and outliers.
 
@@ -121,7 +130,7 @@ def range_findings(smallest, largest, bandwidth_share) -> list[Finding]:
     if bandwidth_share < 0.8:
         message = (
             f"the sweep ends at {format_size(largest)}, before its plateau: only "
-            f"{format_share(bandwidth_share)} of the time there goes with the size; go on to larger sizes "
+            f"{share_of_time(bandwidth_share)} there goes with the size; go on to larger sizes "
             "(-e 8G)"
         )
         found.append(Finding("early_end", message, float(largest)))

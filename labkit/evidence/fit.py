@@ -16,10 +16,11 @@ from labkit.evidence import findings as stand_out
 from labkit.evidence.findings import Finding
 from labkit.evidence.regimes import FEWEST_ROWS, Regime, fit_regimes, predict
 from labkit.spec import Link
-from labkit.units import format_bytes, format_rate, format_share, format_size, format_time
+from labkit.units import format_bytes, format_rate, format_size, format_time
 
 # alpha (or the bandwidth) is told only by rows in which it makes at least so much of the time.
 LEAST_SHARE = 0.25
+EARLY_START = 2**10  # bytes; a sweep that starts here or below can show its latency
 # Published sweeps of one node reach half their bandwidth between 8 and 32 MiB; one that starts later has seen
 # no latency, whatever intercept its line has.
 LATEST_START = 8 * 2**20
@@ -120,10 +121,6 @@ class LinkFit:
             collective_cost(self.collective, algorithm, size, self.n_ranks, Link(1.0, 1.0), segments).seconds
             for size in (0.0, 1.0)
         )
-        if not latency > 0:
-            raise InputRefused(
-                "a single rank sends nothing, so its sweep gives no link; fit one of two or more"
-            )
         return Link(self.alpha / latency, self.bandwidth * (whole - latency))
 
 
@@ -132,7 +129,8 @@ def fit_sweep(sweep, nominal: float | None = None) -> LinkFit:
     """Fit a ``Sweep``; ``nominal`` is the line rate in bytes/s of one direction, to compare the plateau with.
 
     Rows without size or time, or with wrong results, are left out; several rows of a size count as their
-    median. Fewer than four sizes give no fit, which ``warnings`` says. Refused: a sweep without a usable row.
+    median. Fewer than four sizes, or a single rank, give no fit, which ``warnings`` says. Refused: a sweep
+    without a usable row.
 
     >>> from types import SimpleNamespace
     >>> size = 2.0 ** np.arange(10, 31)
@@ -152,7 +150,11 @@ def fit_sweep(sweep, nominal: float | None = None) -> LinkFit:
     size, time, busbw, in_place, found = _usable(sweep)
     plateau = _median(busbw[size >= size[-1] / 4])
     warnings, regimes, fitted = [], (), None
-    if len(size) < FEWEST_ROWS:
+    if sweep.n_ranks == 1:
+        warnings.append(
+            "one rank only: no communication was measured, so there is no link to fit; run two ranks"
+        )
+    elif len(size) < FEWEST_ROWS:
         sizes = "1 size is" if len(size) == 1 else f"{len(size)} sizes are"
         warnings.append(f"{sizes} too few for a fit; it takes {FEWEST_ROWS} or more")
     else:
@@ -166,7 +168,7 @@ def fit_sweep(sweep, nominal: float | None = None) -> LinkFit:
         found += stand_out.range_findings(size[0], size[-1], 1 - regimes[-1].alpha / fitted[-1])
     if nominal is not None:
         found += stand_out.line_rate_finding(plateau, nominal, size[-1])
-    if np.isnan(plateau):
+    if np.isnan(plateau) and sweep.n_ranks != 1:
         warnings.append("busbw is unknown for the largest sizes: say how many ranks took part")
     half_power, regions = _landmarks(regimes, alpha, bandwidth)
     return LinkFit(
@@ -234,17 +236,25 @@ def _ends(regimes):
     alpha, alpha_error = first.alpha, first.alpha_error
     share = alpha / at_first
     if share < LEAST_SHARE or alpha_error > alpha or first.smallest > LATEST_START:
-        told.append(
-            f"the latency cannot be told: the fitted constant makes {format_share(share)} of the time at "
-            f"{format_size(first.smallest)}, the smallest size; start the sweep at 1 KiB or below"
+        where = f"{format_size(first.smallest)}, the smallest size"
+        if share < LEAST_SHARE or first.smallest > LATEST_START:
+            why = f"the fitted constant makes {stand_out.share_of_time(share)} at {where}"
+        else:
+            why = f"the rows scatter, so that its error is larger than the fitted constant at {where}"
+        early = first.smallest <= EARLY_START
+        help_ = (
+            "measure the small sizes in more iterations (-n)"
+            if early
+            else "start the sweep at 1 KiB or below"
         )
+        told.append(f"the latency cannot be told: {why}; {help_}")
         alpha = alpha_error = np.nan
     bandwidth, bandwidth_error = last.bandwidth, last.bandwidth_error
     share = 1 - last.alpha / at_last
     if share < LEAST_SHARE or bandwidth_error > bandwidth:
         told.append(
             f"the bandwidth cannot be told: at {format_size(last.largest)}, the largest size, "
-            f"{format_share(share)} of the time goes with the size; go on to larger sizes"
+            f"{stand_out.share_of_time(share)} goes with the size; go on to larger sizes"
         )
         bandwidth = bandwidth_error = np.nan
     return alpha, alpha_error, bandwidth, bandwidth_error, told

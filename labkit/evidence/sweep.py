@@ -85,7 +85,7 @@ def read_sweep(path_or_text: str | os.PathLike, n_ranks: int | None = None) -> l
             "itself rank 0), so no communication was measured; build nccl-tests with MPI=1 and run it again"
         )
     hosts = [table for table in tables if table.cpu_time and table.rows]
-    parts = [(part, name) for table in tables if table not in hosts for part, name in _parts(table)]
+    parts = [found for table in tables if not table.cpu_time for found in _parts(table)]
     hint = name_in(os.path.basename(path))
     sweeps = [sweep for part, name in parts if (sweep := _sweep(part, name, caller, hint))]
     host = "the times are those of the host's launches (option -C), not of the collective; run without -C"
@@ -93,7 +93,8 @@ def read_sweep(path_or_text: str | os.PathLike, n_ranks: int | None = None) -> l
         raise InputRefused(f"{path or 'the text'} cannot be used: {host}")
     if not sweeps:
         refuse(text, path, [part for part, _ in parts] or tables)
-    sweeps[-1].warnings.extend([f"{len(hosts)} more tables are left out: {host}"] if hosts else [])
+    if hosts:
+        sweeps[-1].warnings.append(f"tables left out: {len(hosts)}, for {host}")
     troubles = [trouble for table in tables if not table.rows for trouble in table.troubles[:3]]
     sweeps[-1].warnings.extend(f"the log reports trouble: {trouble}" for trouble in troubles)
     return sweeps

@@ -11,7 +11,6 @@ import re
 from labkit.evidence.sweep_rows import REDOPS, TYPE_BYTES, Half, Number, Row, measurable, number, rate_agrees
 from labkit.evidence.sweep_text import MOST_RANKS, OPERATIONS, Table
 
-
 _NEXT = re.compile(r"[\s,]*")
 _MOST_OF_A_PROCESS = 4096  # threads x GPUs
 
@@ -110,6 +109,8 @@ def _report(report: dict, cut: bool = False) -> Table:
         first = process * each if first is None or first >= MOST_RANKS else first
         who = str(device.get("hostname")), str(device.get("pid"))
         table.devices += [(rank, group, *who) for rank in range(first, first + each)]
+    if len({device[:2] for device in table.devices}) < len(table.devices):
+        table.devices = table.devices[::each]  # one entry a rank after all
     args = report.get("args")
     program = str(args[0]) if isinstance(args, list) and args else ""
     name = re.sub(r"_(?:perf|test)(?:\.exe)?$", "", re.split(r"[/\\]", program)[-1])

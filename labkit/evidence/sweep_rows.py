@@ -149,7 +149,7 @@ def _layouts(tokens: list[str], columns: int | None, alone: bool) -> Iterator[tu
 
     A half has 4 columns, 5 with #bitdiff, 4 more with the per-iteration report. First what fits exactly, then
     with more behind it: rccl-tests puts algorithm, protocol and channels there (N/A without a plan). Numbers
-    behind it are taken for such columns only under a head that tells how many a half has, ``alone`` in a line.
+    behind it count as such columns only under a head that tells how many a half has, ``alone`` in the line.
     """
     roots = (0, 1) if tokens and re.fullmatch(r"-1|\d{1,6}", tokens[0]) else (0,)
     for per_half in (columns,) if columns else (4, 8, 5, 9):
@@ -190,25 +190,37 @@ def read_row(line: str, at: int, columns: int | None = None) -> tuple[Row | None
         end=ends[-1] - head.end(),
         blank=gaps[0] if gaps else 0,
     )
-    if len(tokens) <= 1 and not line[ends[-1] :].strip() and (not tokens or re.fullmatch(r"-1|\d{1,6}", tokens[0])):
+    begun = not tokens or (len(tokens) == 1 and re.fullmatch(r"-1|\d{1,6}", tokens[0]))
+    if begun and not line[ends[-1] :].strip():
         row.root = int(tokens[0]) if tokens else None
         return row, ""
-    why = "it is not whole"
-    for root, halves, per_half in _layouts(tokens, columns, len(found) == 1):
-        parts = [half_of(tokens[root + i * per_half :]) for i in range(halves)]
-        used = root + halves * per_half
-        if None in parts or (used < len(tokens) and not all(rate_agrees(row.size, half) for half in parts)):
-            why = "its numbers are no time and bandwidths, or it is not whole"
+    layouts, best = list(_layouts(tokens, columns, len(found) == 1)), None
+    for root, halves, per_half in layouts:
+        parts, used = (
+            [half_of(tokens[root + i * per_half :]) for i in range(halves)],
+            root + halves * per_half,
+        )
+        if None in parts:
             continue
-        row.root, row.end = int(tokens[0]) if root else None, ends[used] - head.end()
-        if halves == 2:
-            row.out, row.inp = parts
-        elif gaps[root] >= _EMPTY_HALF:
-            row.inp = parts[0]
-        else:
-            row.out = parts[0]
-        return row, ""
-    return None, why
+        agrees = all(rate_agrees(row.size, half) for half in parts)
+        if agrees or (best is None and used == len(tokens)):
+            best = root, used, parts
+        if agrees:
+            break
+    if best is None:
+        return (
+            None,
+            "its numbers are no time and bandwidths, or it is not whole" if layouts else "it is not whole",
+        )
+    root, used, parts = best
+    row.root, row.end = int(tokens[0]) if root else None, ends[used] - head.end()
+    if len(parts) == 2:
+        row.out, row.inp = parts
+    elif gaps[root] >= _EMPTY_HALF:
+        row.inp = parts[0]
+    else:
+        row.out = parts[0]
+    return row, ""
 
 
 def row_starts(line: str) -> list[int]:

@@ -272,8 +272,8 @@ def _keep_whole_rows(table: Table, unfinished: int):
         both = [row.line for row in table.rows] == [unfinished]
         if not both:
             table.warnings.append(
-                "one half of the two in the head was printed, which one is unknown (-O 0 of rccl-tests leaves "
-                "the out-of-place half out): it is taken as out of place"
+                "one half of the two in the head was printed, which one is unknown (-O 0 of rccl-tests "
+                "leaves the out-of-place half out): it is taken as out of place"
             )
     kept = []
     for row in table.rows:

@@ -150,6 +150,25 @@ def report(op="all_reduce", processes=2, ngpus=1, rows=None, **changes):
     }
 
 
+def rccl_records(op, processes, gpus):
+    """The records of rccl-tests for ``processes`` of ``gpus`` each, None for a build without MPI."""
+    n, records = (processes or 1) * gpus, []
+    if processes:
+        run = {"nodes": 1, "ranks": processes, "ranksPerNode": processes, "gpusPerRank": gpus}
+    else:
+        run = {"gpus": gpus}
+    name = {"all_to_all": "AlltoAll"}.get(op, op.title().replace("_", ""))
+    for size, *times in straight(n):
+        for place, time in enumerate(times):
+            rate = size / time / 1e3
+            bus = rate * FACTORS.get(op, lambda n: (n - 1) / n)(n)
+            received = size // n if op == "reduce_scatter" else size
+            cells = {"size": received, "type": "float", "redop": CELLS[op][0], "inPlace": place}
+            printed = {"time": round(time, 6), "algBw": round(rate, 6), "busBw": round(bus, 6), "wrong": "0"}
+            records.append({"numCycle": 0, "name": name, **run, **cells, **printed})
+    return records
+
+
 LINES = log().split("\n")
 FIRST = next(at for at, line in enumerate(LINES) if line[:1] == " ")  # the line of the first row, from 0
 BARE = "\n".join(line for line in LINES if line[:1] == " ") + "\n"

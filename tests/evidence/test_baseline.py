@@ -1,5 +1,6 @@
 """Comparability (2.3-i), the procedure (2.3-k) and the waterfall (2.3-e)."""
 
+import math
 from dataclasses import dataclass, replace
 
 import pytest
@@ -128,3 +129,29 @@ def test_refusals():
         replace(HERE, seconds=0.0)
     with pytest.raises(InputRefused, match="plateau share"):
         waterfall(14e9, 8, 50e9, 1.0, lambda size: 0.0)
+
+
+NO_NUMBERS = [math.nan, 0, 0.0, -1, math.inf, True, "1", None]
+
+
+@pytest.mark.parametrize("value", NO_NUMBERS)
+def test_no_step_count_seconds_or_size_but_finite_numbers_above_0(value):
+    with pytest.raises(InputRefused, match="a step of"):
+        diagnose([(HERE, HERE, 560)], value)
+    with pytest.raises(InputRefused, match=r"a count of .* messages"):
+        diagnose([(HERE, HERE, 560), (HERE, HERE, value)], 5.0)
+    for changes in ({"seconds": value}, {"size": value}):
+        with pytest.raises(InputRefused, match="finite and above 0"):
+            replace(HERE, **changes)
+
+
+@pytest.mark.parametrize("value", NO_NUMBERS)
+@pytest.mark.parametrize("name", ["size", "link_rate", "measured", "bucket", "gradient_factor"])
+def test_waterfall_refuses_what_is_no_number_above_0(name, value):
+    given = {"size": 14e9, "link_rate": 50e9, "measured": 1.0, name: value}
+    with pytest.raises(InputRefused, match=f"{name} is "):
+        waterfall(n_ranks=8, share_at=lambda size: 0.5, **given)
+
+
+def test_plateau_share_is_unknown_without_a_fit():
+    assert math.isnan(plateau_share(Straight(math.nan, math.nan), 1e7))

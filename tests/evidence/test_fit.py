@@ -156,6 +156,25 @@ def test_rows_from_512_mib_show_no_latency():
         fit.link("ring")
 
 
+def test_a_sweep_that_starts_early_is_not_told_to_start_early():
+    size = doubling(3, 27)
+    (said,) = fit_sweep(sweep(size, size / 100e9)).warnings
+    assert "less than 0.1 % of the time" in said and "iterations (-n)" in said
+    assert "start the sweep" not in said
+    size = doubling(3, 7)
+    scattered = (20e-6 + size / 1e6) * np.exp(np.random.default_rng(58).normal(0, 1, len(size)))
+    said = fit_sweep(sweep(size, scattered)).warnings[0]
+    assert "the rows scatter" in said and "iterations (-n)" in said
+
+
+def test_one_rank_gives_no_link_figures():
+    size = doubling(3, 27)
+    fit = fit_sweep(sweep(size, line(size), n_ranks=1))
+    assert np.isnan([fit.alpha, fit.bandwidth, fit.knee, fit.half_power, fit.predict(2**20)]).all()
+    assert fit.regimes == fit.regions == fit.findings == ()
+    assert len(fit.warnings) == 1 and "no communication was measured" in fit.warnings[0]
+
+
 def test_tiny_rows_show_no_bandwidth():
     size = doubling(3, 14)
     fit = fit_sweep(sweep(size, noisy(line(size), 0.01)))
@@ -216,7 +235,7 @@ def test_a_link_is_refused_where_the_log_is_silent():
         fit_sweep(sweep(size, line(size), collective=None)).link("ring")
     with pytest.raises(InputRefused, match="number of ranks"):
         fit_sweep(sweep(size, line(size), n_ranks=None)).link("ring")
-    with pytest.raises(InputRefused, match="single rank"):
+    with pytest.raises(InputRefused, match="one rank only"):
         fit_sweep(sweep(size, line(size), n_ranks=1)).link("ring")
     with pytest.raises(InputRefused, match="segments"):
         fit_sweep(sweep(size, line(size))).link("ring", segments=None)

@@ -82,6 +82,40 @@ def test_old_error_column_is_an_error_not_a_count():
     assert (bad.wrong == 1).all() and "wrong results in 21 of 21 rows, first at 1024 B" in bad.warnings[0]
 
 
+def test_the_asterisk_of_old_rccl_tests_is_no_part_of_the_error():
+    lines = log(generation="old", wrong="0e+00").split("\n")
+    at = next(at for at, line in enumerate(lines) if line.split()[:1] == ["1048576"])
+    lines[at] = lines[at].replace("0e+00", "2e+00*")
+    sweep = one("\n".join(lines))
+    check(sweep)
+    assert sweep.wrong[sweep.size == 2**20] == 2 and (sweep.wrong > 0).sum() == 1
+    assert f"wrong results in 1 of 21 rows, first at 1048576 B (line {at + 1})" in sweep.warnings[0]
+
+
+@pytest.mark.parametrize("behind", ["  N/A  N/A  N/A", "  RING  SIMPLE  24", "  24", "  1  2  24"])
+@pytest.mark.parametrize("wrong", ["0", "N/A"])
+def test_columns_behind_the_row_are_no_results(behind, wrong):
+    lines = log(wrong=wrong).split("\n")
+    check(one("\n".join(line + behind if line[:1] == " " else line for line in lines)))
+    no_root = [line.replace("      -1", " " * 8) + behind if line[:1] == " " else line for line in lines]
+    check(one("\n".join(no_root)))
+
+
+def test_rows_glued_together_are_not_taken_for_columns_behind_a_row():
+    glued = LINES[FIRST + 3] + LINES[FIRST + 4]
+    sweep = one("\n".join([*LINES[: FIRST + 3], glued, *LINES[FIRST + 5 :]]))
+    assert sweep.size.size == len(SIZES) - 2 and sweep.skipped == [(FIRST + 4, "it is not whole")]
+
+
+@pytest.mark.parametrize("behind", ["", "  N/A  N/A  N/A"])
+def test_one_half_under_the_head_of_two(behind):
+    lines = [line[:-33] + behind if line[:1] == " " else line for line in LINES]
+    sweep = one("\n".join(lines))
+    np.testing.assert_allclose(sweep.time, [entry[1] * 1e-6 for entry in straight(8)], rtol=6e-4)
+    assert (sweep.collective, sweep.n_ranks, sweep.in_place) == ("all_reduce", 8, None)
+    assert len(sweep.warnings) == 1 and "which one is unknown" in sweep.warnings[0]
+
+
 def test_steps_in_bytes():
     rows = straight(8, sizes=range(1048576, 8 * 1048576, 524288))
     check(one(log(rows=rows)), rows=rows)
@@ -179,6 +213,22 @@ def broken(pieces_of):
     cut = line.index("-1") + 2
     pieces = pieces_of(line[:cut], line[cut : cut + 33], line[cut + 33 :])
     return "\n".join(LINES[:at] + pieces + LINES[at + 1 :]), at + 1
+
+
+def test_rows_far_in_a_line_and_behind_progress_bars():
+    for before in ("p" * 2100 + " ", " 40%|###\r 60%|####\r", "x" * 5000 + "\r"):
+        check(one("\n".join(before + line if line[:1] == " " else line for line in LINES)))
+    long = " ".join(line for line in LINES if line[:1] == " ")
+    check(one("\n".join([*LINES[:FIRST], long, ""])))
+    cut = one("\n".join([*LINES[:FIRST], long[:-10] + " and so on", ""]))
+    assert cut.size.size == len(SIZES) - 1 and [line for line, _ in cut.skipped] == [FIRST + 1]
+
+
+def test_a_row_behind_a_message_of_nccl_is_said_to_be_left_out():
+    lines = [*LINES[: FIRST + 4], NOISE + LINES[FIRST + 4], *LINES[FIRST + 5 :]]
+    sweep = one("\n".join(lines))
+    assert sweep.size.size == len(SIZES) - 1
+    assert sweep.skipped == [(FIRST + 5, "a message of NCCL stands before it in its line")]
 
 
 NOISE = "node01:4:5 [0] NCCL INFO 8192 Bytes -> Algo 0 proto 0 time 26.5"

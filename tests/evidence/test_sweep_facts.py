@@ -1,5 +1,7 @@
 """Tables, ranks and collectives: everything that tells is compared."""
 
+from itertools import zip_longest
+
 import pytest
 
 from labkit import InputRefused, read_sweep
@@ -9,6 +11,7 @@ from tests.evidence.nccl_log import (
     LINES,
     SIZES,
     check,
+    devices,
     head,
     log,
     one,
@@ -41,6 +44,43 @@ def test_data_types_of_one_table_become_sweeps():
     floats, halves = read_sweep("\n".join(LINES[: FIRST + len(SIZES)] + half + LINES[FIRST + len(SIZES) :]))
     check(floats)
     check(halves)
+
+    assert (floats.part, halves.part) == ("float, sum", "half, sum")
+    assert "one of 2 tables" in floats.warnings[0] and "half, sum" in halves.warnings[0]
+
+
+def test_roots_and_reductions_of_one_table_are_told_apart():
+    rows = [
+        row("reduce", 8, *entry).replace("      0", f"      {root}", 1).replace("sum", redop)
+        for redop in ("sum", "max")
+        for root in range(3)
+        for entry in straight(8)
+    ]
+    lines = log("reduce").split("\n")
+    sweeps = read_sweep("\n".join([*lines[:FIRST], *rows]) + "\n")
+    names = [f"float, {redop}, root {root}" for redop in ("sum", "max") for root in range(3)]
+    assert [sweep.part for sweep in sweeps] == names
+    assert one(log("reduce")).part == ""
+
+
+@pytest.mark.parametrize("late", [1, 2, 4])
+def test_device_lists_among_rows_are_refused(late):
+    other = log(n=16, rows=straight(16, alpha=60)).split("\n")
+    pairs = zip_longest(LINES, [""] * late + other, fillvalue="")
+    with pytest.raises(InputRefused, match="separate runs are mixed in this log: line"):
+        read_sweep("\n".join(line for pair in pairs for line in pair))
+
+
+def test_ranks_listed_twice_are_told_and_no_number_is_made_of_two_lists():
+    def twice(n):
+        both = [line for pair in zip_longest(devices(8), devices(n)) for line in pair if line]
+        first = next(at for at, line in enumerate(LINES) if "Rank" in line)
+        return "\n".join([*LINES[:first], *both, *LINES[first + 8 :]])
+
+    same, other = one(twice(8)), one(twice(16))
+    assert same.n_ranks == 8 and "separate runs are mixed" in same.warnings[0]
+    assert other.n_ranks is None and "separate runs are mixed" in other.warnings[0]
+    assert one(twice(16), 8).n_ranks == 8
 
 
 def test_sizes_measured_again_and_again_are_kept():

@@ -150,3 +150,14 @@ def test_a_cut_inside_the_last_number_of_a_row_with_every_column():
     assert sweep.size.tolist() == [TOP, 2 * TOP] and sweep.skipped == [
         (3, "it may be cut inside its last number")
     ]
+
+
+@pytest.mark.parametrize("time, rate", [("1e-320", "0.00"), ("1e300", "0.00"), ("30.0", "1e308")])
+def test_numbers_beyond_any_machine_are_no_row(time, rate):
+    text = f"{LOGS[0]}    1024   256   float   sum   -1   {time}  {rate}  {rate}  0  30.0  0.03  0.06  0\n"
+    assert rows_of(read(text)) == rows_of(read(LOGS[0]))
+    data = report()
+    half = data["results"][3]["out_of_place"]
+    half.update(time=float(time), alg_bw=float(rate), bus_bw=float(rate))
+    (sweep,) = read(json.dumps(data) + "\n")
+    assert [line for line, _ in sweep.skipped] == [4]

@@ -1,6 +1,8 @@
 """Where sweeps come from: JSON reports, shipped samples, and what is refused."""
 
 import json
+import os
+import threading
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from tests.evidence.nccl_log import (
     head,
     log,
     one,
+    rccl_records,
     report,
     straight,
 )
@@ -34,8 +37,7 @@ def test_json_oddities():
     data = report("all_gather", 4)
     for entry in data["results"]:
         entry["out_of_place"] = None
-        entry["in_place"] = {**entry["in_place"], "nwrong": None, "cpu_time": entry["in_place"].pop("time")}
-        del entry["in_place"]["time"]
+        entry["in_place"]["nwrong"] = None
     data["results"][3]["in_place"]["bus_bw"] = "nan"
     data["results"][4] = "nonsense"
     data["errors"] = ["remote process exited"]
@@ -63,14 +65,65 @@ def test_other_json_is_refused():
             read_sweep(text)
 
 
-def test_rccl_tests_json():
-    records = [
-        {"numCycle": 0, "name": "AllReduce", "nodes": 1, "ranks": 8, "ranksPerNode": 8, "gpusPerRank": 1,
-         "size": size, "type": "float", "redop": "sum", "inPlace": place, "time": time,
-         "algBw": size / time / 1e3, "busBw": 1.75 * size / time / 1e3, "wrong": "0"}
-        for size, *times in straight(8) for place, time in enumerate(times)
-    ]  # fmt: skip
-    check(one(json.dumps(records) + "\n"))
+@pytest.mark.parametrize("op", ["all_reduce", "broadcast", "send_recv", "all_to_all", "reduce_scatter"])
+@pytest.mark.parametrize("processes, gpus", [(8, 1), (1, 8), (2, 4), (None, 8)])
+def test_rccl_tests_json_counts_every_gpu_of_a_process(op, processes, gpus):
+    records = rccl_records(op, processes, gpus)
+    check(one(json.dumps(records) + "\n"), op)
+    check(one("\n".join(map(json.dumps, records)) + "\n"), op)  # as most versions write it
+
+
+def test_rccl_tests_json_keeps_what_was_measured_again():
+    records = rccl_records("all_reduce", 8, 1)
+    again = one(json.dumps(records) + "\n" + json.dumps(records))
+    assert again.size.size == 2 * len(SIZES) and "more than once" in again.warnings[0]
+
+
+def test_json_reports_behind_one_another():
+    texts = json.dumps(report()), json.dumps(report("all_gather", 4), indent=1)
+    for between in ("", "\n", "\n\n  "):
+        first, second = read_sweep(between.join(texts))
+        check(first, n=2, rows=straight(2))
+        check(second, "all_gather", 4)
+    first, second = read_sweep("\n".join(texts)[:-2000])
+    check(first, n=2, rows=straight(2))
+    assert 5 < second.size.size < len(SIZES) and any("JSON is cut" in said for said in second.warnings)
+
+
+@pytest.mark.parametrize("changes", [{"nthreads": 2, "ngpus": 4}, {"nthreads": 1, "ngpus": 8}])
+def test_json_of_several_gpus_a_process_is_no_cut_list(changes):
+    data = report(processes=2, ngpus=8)
+    data["config"].update(changes)
+    sweep = one(json.dumps(data))
+    assert sweep.n_ranks == 16 and sweep.warnings == []
+
+
+def test_host_launch_times_are_refused():
+    text = log().replace("     time ", "  cputime ")
+    data = report()
+    for entry in data["results"]:
+        for half in (entry["out_of_place"], entry["in_place"]):
+            half["cpu_time"] = half.pop("time")
+    for source in (text, json.dumps(data)):
+        with pytest.raises(InputRefused, match=r"host's launches .*run without -C"):
+            read_sweep(source)
+    sweep = one(text + log("all_gather", 4))
+    check(sweep, "all_gather", 4)
+    assert "tables left out: 1" in sweep.warnings[-1] and "-C" in sweep.warnings[-1]
+
+
+def test_pipes_are_read(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_text, args=(log(),))
+    writer.start()
+    check(one(pipe))
+    writer.join()
+
+
+def test_an_endless_device_is_refused():
+    with pytest.raises(InputRefused, match="more than 50 MB"):
+        read_sweep("/dev/zero")
 
 
 @pytest.mark.parametrize(
@@ -105,7 +158,7 @@ def test_refused_paths_and_arguments(tmp_path):
     ):  # fmt: skip
         with pytest.raises(InputRefused, match=words):
             read_sweep(source)
-    for n in (0, -1, 2.5, True, "8"):
+    for n in (0, -1, 2.5, True, "8", 2**20 + 1, 10**400, 10**5000):
         with pytest.raises(InputRefused, match="n_ranks"):
             read_sweep(log(), n)
 
