@@ -112,7 +112,7 @@ def readout(result):
         f"{_name(result['op'])}, N = {result['n']:,}, S = {format_size(result['size'])}: "
         f"{', '.join(times[:half])}",
         ", ".join(times[half:]),
-        f"cheaper than the ring up to: {switches}" if switches else "no ring among these algorithms",
+        f"beats the ring up to: {switches}" if switches else "no ring among these algorithms",
         *([_of_the_log(result["fit"], result["size"])] if result["fit"] else []),
     ]
 

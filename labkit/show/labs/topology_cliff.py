@@ -98,7 +98,7 @@ def readout(result):
     many, one = result["across"][-1], result["inside"]
     chosen = f"{ports} x {format_rate(result['rate'])}"
     share = format_share(degree // 2 / machine.gpus_per_node)
-    cliff = f"{inside / node:.1f}x less" if node < inside else "more than inside"
+    cliff = f"{inside / node:.1f}x less" if node < inside else "more"
     three = "no rate" if np.isnan(result["three"]) else format_rate(result["three"])
     return [
         f"{machine.name}: memory {format_rate(memory)}, inside {format_rate(inside)} "
@@ -108,7 +108,7 @@ def readout(result):
         "over "
         "two, with "
         f"{share} of {chosen}: {format_time(many)} = {many / one:.1f}x",
-        f"TP {2 * degree} over two nodes against TP {degree} in one, per sample and card: "
+        f"TP {2 * degree} over two nodes to TP {degree} in one, per sample and card: "
         f"{result['cost']:.1f}x with "
         f"{chosen}; 3x at {three} per node",
     ]

@@ -5,7 +5,10 @@ from functools import cache
 import numpy as np
 import pytest
 
+from labkit.course.chapter2_bandwidth import sample
 from labkit.show import labs, still
+
+_, FIT = sample("gh200-2x4-slingshot")
 
 # Both ends of the controls, and combinations that stretch a figure.
 SETTINGS = {
@@ -21,6 +24,7 @@ SETTINGS = {
         {"n": 1024, "link_GBps": 10, "billions": 70, "gradient_bytes": 4, "bucket": 2**20},
     ],
     "link_use": [{}, {"n": 2, "size": 2**10}, {"n": 16, "size": 2**30}],
+    "on_your_link": [{"fit": FIT}, {"fit": FIT, "n": 64, "size": 2**30}],
     "pipeline_transfer": [{}, {"p": 2, "m": 4, "c": 0.0}, {"p": 8, "m": 32, "c": 1.0}],
     "ring_walk": [{}, {"n": 2, "step": 1}, {"n": 8, "step": 14}, {"n": 8, "step": 5}, {"n": 5, "step": 14}],
     "scaling_story": [
@@ -50,7 +54,9 @@ SETTINGS = {
     "volume_by_ranks": [{}, {"n": 2, "size": 2**20}, {"n": 16384, "size": 2**34}],
 }
 CASES = [(name, setting) for name, settings in SETTINGS.items() for setting in settings]
-each_setting = pytest.mark.parametrize(("name", "setting"), CASES, ids=[f"{n}-{s}" for n, s in CASES])
+each_setting = pytest.mark.parametrize(
+    ("name", "setting"), CASES, ids=[f"{name}-{list(setting)}" for name, setting in CASES]
+)
 
 
 @cache
@@ -68,7 +74,7 @@ def test_numbers_stand_below_the_picture_in_lines_that_fit(name, setting):
     shown = shown_at(name, *setting.items())
     lengths = [len(line) for line in shown.facts]
     assert max(lengths) <= 110 and any(c.isdigit() for c in "".join(shown.facts))
-    assert len(shown.facts) == len(shown_at(name).facts)
+    assert len(shown.facts) == len(shown_at(name, *SETTINGS[name][0].items()).facts)
     assert len(shown.alt) > 40
 
 
