@@ -22,6 +22,7 @@ FLOORS = [
     {"course"},
     {"show"},
     {"cli"},
+    {"__main__"},
 ]
 COMPUTING = {"errors", "units", "intervals", "spec", "collectives", "strategies", "planner", "practice"}
 HEAVY = {"matplotlib", "ipywidgets", "IPython", "pandas"}

@@ -25,7 +25,8 @@ _READY = """async () => { const w = window.jupyterapp.shell.currentWidget;
   await Promise.race([ready(), late]); }"""
 _RAN = r"""() => { const prompts = [...document.querySelectorAll('.jp-CodeCell .jp-InputPrompt')];
   const p = prompts.map(e => e.textContent.trim());
-  return p.length && p.every(x => /^\[\d+\]:$/.test(x)); }"""
+  const failed = document.querySelector('[data-mime-type="application/vnd.jupyter.error"]');
+  return failed || (p.length && p.every(x => /^\[\d+\]:$/.test(x))); }"""
 _WIDGETS = """() => [...document.querySelectorAll(
   '.jp-OutputArea-output[data-mime-type="application/vnd.jupyter.widget-view+json"]')]
   .every(e => e.querySelector('.jupyter-widgets'))"""
@@ -153,7 +154,7 @@ class NotebookPage:
         self.page.evaluate(f"({_READY})()")
 
     def run_all(self, seconds: float = 180) -> None:
-        """Runs every cell and waits until each has its number."""
+        """Runs every cell and waits until each has its number, or one has failed (``errors`` says how)."""
         for item in ("Run", "Run All Cells"):
             self.page.get_by_role("menuitem", name=item, exact=True).click()
         self.page.wait_for_function(_RAN, timeout=1000 * seconds)

@@ -11,6 +11,11 @@ from tests.evidence.fitted import published, sweep
 
 SAMPLES = sorted((Path(__file__).resolve().parents[2] / "data" / "sweeps").glob("*"))
 SWEEPS = published(fewest_rows=12)
+# The aim is 10 % in all sweeps. Two miss it (17 % and 11 %): their own rows scatter by 10 % and more, one ran
+# over sockets without its network plug-in, one has 14 rows and among them an outlier of 2.3 times.
+MISSES = {"cscs_alps_2x4_GH200_NO_CXI_plugin", "gjaion_64xH100_ib_ctas24_qps2"}
+# Median error of the shipped samples on left-out rows, as read off once; the sockets log scatters most.
+SAMPLE_ERRORS = {"gh200-2x4-sockets": 0.20, "gh200-2x4-slingshot": 0.10}
 shared = pytest.mark.skipif(not SWEEPS, reason="the published sweeps do not stand beside the checkout")
 
 
@@ -34,11 +39,9 @@ def test_left_out_rows_are_predicted():
     medians = {name: np.median(errors_on_left_out_rows(*rows)) for name, rows in SWEEPS.items()}
     worst = sorted(medians.items(), key=lambda item: -item[1])[:6]
     found = np.array(list(medians.values()))
-    # Wanted: 5 % in 90 % of the sweeps and 10 % in all. Reached: 58 and 62 of 64. Two sweeps whose own rows
-    # scatter by 10 % and more (sockets, no plug-in; 14 rows with a 2.3-fold outlier) miss the second.
-    # Which row falls on which side of a cut moves a sweep or two: the test leaves room for that.
-    assert np.mean(found <= 0.05) >= 0.86, worst
-    assert np.mean(found <= 0.10) >= 0.95, worst
+    beyond = {name for name, median in medians.items() if median > 0.10}
+    assert np.mean(found <= 0.05) >= 0.90, worst
+    assert beyond == MISSES, worst
 
 
 @shared
@@ -77,5 +80,5 @@ def test_the_samples_that_ship_are_fitted(path):
         assert np.median(np.abs(fit.predict(one.size) / one.time - 1)) <= 0.05
         curve = fit.predict(np.geomspace(one.size[0], one.size[-1], 1000))
         assert largest_fall(curve) <= largest_fall(one.time) + 0.05
-        assert np.median(errors_on_left_out_rows(one.size, one.time)) <= 0.25
+        assert np.median(errors_on_left_out_rows(one.size, one.time)) <= SAMPLE_ERRORS.get(path.stem, 0.08)
         assert fit.link("ring").bandwidth > fit.bandwidth

@@ -257,7 +257,7 @@ def test_sweep_fit_of_a_straight_line(drawn, tmp_path, ranks, alpha_us, rate, no
 def test_sweep_fit_shows_the_rows_of_the_log(drawn, log):
     rows = [line.split() for line in (SWEEPS / f"{log}.txt").read_text().splitlines()]
     rows = np.array([[row[0], *row[5:8]] for row in rows if row and row[0].isdigit()], float)
-    artists, _ = drawn("sweep_fit", log=log)
+    artists, result = drawn("sweep_fit", log=log)
     (sizes, times), (again, rates) = (dots.get_data() for dots in artists["dots"])
     assert list(sizes) == list(again) == list(rows[:, 0])
     assert times == approx(rows[:, 1] * 1e-6)
@@ -266,3 +266,5 @@ def test_sweep_fit_shows_the_rows_of_the_log(drawn, log):
     known = np.isfinite(fitted.get_ydata())
     near = np.interp(sizes, fitted.get_xdata()[known], fitted.get_ydata()[known])
     assert np.median(np.abs(near / times - 1)) < 0.05
+    knee = result["fit"].alpha * result["fit"].bandwidth  # not half of the bandwidth, once a log has pieces
+    assert [line.get_xdata()[0] for line in artists["knee"]] == approx([knee, knee])
