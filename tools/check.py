@@ -23,6 +23,7 @@ PARTS = {
     "ruff format": ["ruff", "format", "--check", "."],
     "tests and doctests": [*PYTEST, "-n2", "--doctest-modules", "labkit", "tests", "--ignore=tests/browser"],
     "notebooks (nbval)": [*PYTEST, *NBVAL, "notebooks"],
+    "stored outputs": ["tools.notebooks", "--check"],
     "browser": [*PYTEST, "-rs", "-Wdefault", "tests/browser"],
 }
 

@@ -31,7 +31,7 @@ def ring_counts():
     return f"counted for N = 2..17, two sizes: largest difference of total bytes and steps {worst:.0f}"
 
 
-@claim("2.2-c", "The coefficient tends to 2 系数趋近于 2", guide="2")
+@claim("2.2-c", "The coefficient tends to 2 系数趋近于 2", guide="2", unit="S")
 def tends_to_two():
     return f"{volume('all_reduce', 'ring', 1.0, 16384)[1]:.5f} at N = 16,384"
 

@@ -101,11 +101,12 @@ def choice(label: str, options: list | dict[str, Any], value: Any, group: str = 
 
 
 def preset(label: str, ids: list[str], value: str, group: str = "topology") -> Control:
-    """One of the presets in data/, by the id that ``labkit.cluster`` or ``labkit.model`` takes.
+    """One of the presets in data/ by its id, or a reader's own file by its path.
 
     >>> preset("cluster", ["a100", "h100"], "h100").value
     'h100'
     """
+    ids = ids if value in ids else [*ids, value]  # a reader's own file, given as the value
     return Control("choice", label, value, group, options=tuple((name, name) for name in ids))
 
 

@@ -47,7 +47,8 @@ class Lab:
 
     def line(self, settings: dict[str, Any]) -> str:
         """The setting as one line to copy; a value that is no number or text stands under its own name."""
-        return f"still({', '.join([self.name, *(f'{k}={_literal(k, v)}' for k, v in settings.items())])})"
+        arguments = [f"{key}={_literal(key, value)}" for key, value in settings.items()]
+        return f"lk.still({', '.join([f'labs.{self.name}', *arguments])})"
 
 
 def _literal(name: str, value: Any) -> str:

@@ -27,7 +27,7 @@ def test_every_control_of_every_lab_answers(open_notebook, path):
     wrong = []
     for number, lab in enumerate(labs):
         first = _shown(lab)
-        name = first[0].removeprefix("still(").partition(",")[0]
+        name = first[0].removeprefix("lk.still(labs.").partition(",")[0]
         _shoot(lab, f"{path.stem}-{number}-a")
         for label in lab.labels():
             lab.nudge(label)

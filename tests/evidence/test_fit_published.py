@@ -41,7 +41,7 @@ def test_left_out_rows_are_predicted():
     found = np.array(list(medians.values()))
     beyond = {name for name, median in medians.items() if median > 0.10}
     assert np.mean(found <= 0.05) >= 0.90, worst
-    assert beyond == MISSES, worst
+    assert beyond <= MISSES, worst
 
 
 @shared

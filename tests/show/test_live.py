@@ -4,6 +4,7 @@ import ast
 import base64
 import io
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -52,7 +53,9 @@ def test_a_moved_widget_moves_the_line_the_picture_and_the_text_and_back_again(l
     assert view.values == {"n": 32, "size": 1024, "way": "up", "far": False}
     assert view.facts == ["n = 32, size = 1024", "y ends at 32 and starts at 0"]
     assert (np.abs(pixels(first) - pixels(png(view))).max(axis=2) > 100).sum() > 200
-    assert "y ends at 32" in view._page.readout.value and "still(toy, n=32" in view._page.readout.value
+    assert (
+        "y ends at 32" in view._page.readout.value and "lk.still(labs.toy, n=32" in view._page.readout.value
+    )
     view.set(n=8)
     assert png(view) == first and repr(view) == text
 
@@ -138,7 +141,7 @@ def test_keep_leaves_a_grey_copy_behind_and_a_second_keep_replaces_it(lab):
     view.set(n=20)
     grey = [line for line in view.picture.artists.ax.lines if line.get_label() == "_ghost"]
     assert [line.get_ydata()[-1] for line in grey] == [50] and png(view) != clean
-    assert "kept in grey: still(toy, n=50" in repr(view) and "n=50" in view._page.kept.value
+    assert "kept in grey: lk.still(labs.toy, n=50" in repr(view) and "n=50" in view._page.kept.value
     changed = np.abs(pixels(clean) - pixels(png(view))).max(axis=2) > 20
     coloured = np.ptp(pixels(png(view))[changed], axis=1) > 1
     assert (
@@ -165,7 +168,7 @@ def test_the_stored_output_is_small_described_and_the_same_twice(lab):
     assert metadata == {"image/png": {"alt": "a line that ends at 8", "width": 600, "height": 300}}
     assert data["text/plain"] == "\n".join(
         [
-            "still(toy, n=8, size=1024, way='up', far=False)",
+            "lk.still(labs.toy, n=8, size=1024, way='up', far=False)",
             "n = 8, size = 1024",
             "y ends at 8 and starts at 0",
         ]
@@ -183,7 +186,11 @@ def test_still_is_the_same_picture_without_widgets(lab):
     assert set(data) == {"image/png", "text/plain"}
     assert data["image/png"] == view._repr_mimebundle_()[0]["image/png"]
     assert metadata["image/png"]["alt"] == "a line that ends at 20"
-    assert repr(eval(repr(flat).split("\n")[0], {"still": still, "toy": lab})) == repr(flat)
+    assert repr(
+        eval(
+            repr(flat).split("\n")[0], {"lk": SimpleNamespace(still=still), "labs": SimpleNamespace(toy=lab)}
+        )
+    ) == repr(flat)
 
 
 def test_still_shows_a_refusal_too(lab):
@@ -192,7 +199,7 @@ def test_still_shows_a_refusal_too(lab):
 
 def test_a_value_that_is_no_literal_stands_under_its_own_name(lab):
     line = lab.line({"n": 8, "sweep": object(), "sizes": (1, 2)})
-    assert line == "still(toy, n=8, sweep=sweep, sizes=(1, 2))"
+    assert line == "lk.still(labs.toy, n=8, sweep=sweep, sizes=(1, 2))"
     assert isinstance(ast.parse(line).body[0].value, ast.Call)
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 
 from labkit.collectives import ALGORITHMS, collective_cost, crossover
+from labkit.errors import InputRefused
 from labkit.show import theme, ticks
 from labkit.show.lab import Lab
 from labkit.show.labels import EndLabels
@@ -11,6 +12,7 @@ from labkit.spec import Link
 from labkit.units import format_size, format_time, us
 
 SIZES = 2.0 ** np.arange(10, 34.01, 0.25)
+PIECES = {"1": 1, "best": None}
 DRAWN = ("ring", "tree", "double_tree", "recursive_doubling", "halving_doubling", "pairwise")
 
 
@@ -28,7 +30,9 @@ def compute_on_fit(fit, op="all_reduce", n=8, size=2**20, segments="best"):
 def _on_link(link, op, n, size, segments):
     several_ranks(n)
     some_bytes(size)
-    pieces = None if segments == "best" else 1
+    if op not in ALGORITHMS or segments not in PIECES:
+        raise InputRefused(f"{op!r} in {segments!r} segments is not drawn. Segments are '1' or 'best'.")
+    pieces = PIECES[segments]
     names = [name for name in DRAWN if name in ALGORITHMS[op]]
     sizes = np.append(SIZES, float(size))  # one call an algorithm: the curve, and the marked size
     seconds = {name: collective_cost(op, name, sizes, n, link, pieces).seconds for name in names}

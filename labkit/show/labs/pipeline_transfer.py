@@ -58,6 +58,8 @@ class Result:
 
 def compute(p: int = 4, m: int = 16, c: float = 0.5) -> Result:
     """Timelines of ``p`` equal stages and ``m`` micro-batches, a transfer taking ``c`` of one forward."""
+    if p < 2:
+        raise InputRefused(f"{p} stage has no neighbour to pass to. Choose at least 2 stages.")
     if p != int(p) or m != int(m) or p * m > 4096:
         raise InputRefused(
             f"{p} stages and {m} micro-batches do not fit this picture. Choose whole, smaller numbers."

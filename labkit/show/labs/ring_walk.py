@@ -6,6 +6,7 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.patches import FancyArrowPatch
 
 from labkit.collectives import history, trace
+from labkit.errors import InputRefused
 from labkit.show import theme
 from labkit.show.lab import Lab
 from labkit.show.sense import several_ranks
@@ -25,6 +26,8 @@ def numbers(n: int) -> np.ndarray:
 def compute(n=4, step=0):
     """The state after ``step`` rounds: numbers, how many ranks are in each, and the next round's sends."""
     several_ranks(n, MOST)
+    if step < 0:
+        raise InputRefused(f"Step {step} was never taken. Choose a step from 0 up.")
     ring = trace("all_reduce", "ring", n)
     shown = min(step, ring.rounds)
     state = list(history(ring, numbers(n)))[shown][:, :, 0]

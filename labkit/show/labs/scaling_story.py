@@ -11,6 +11,7 @@ from labkit.presets import cluster as load_cluster
 from labkit.show import theme, ticks
 from labkit.show.lab import Lab
 from labkit.show.labels import EndLabels
+from labkit.show.sense import several_ranks
 from labkit.units import GB, digits, format_rate, format_share, format_time
 
 RANKS = 2 ** np.arange(3, 11)
@@ -33,6 +34,7 @@ def compute(
 
     ``bucket`` 0: the whole gradient in one message.
     """
+    several_ranks(n)
     machine = load_cluster(cluster)
     machine = replace(machine, inter=replace(machine.inter, bandwidth=machine.inter.bandwidth * ports))
     if mode == "strong" and batch < n:
@@ -176,7 +178,8 @@ def alt(result):
     return (
         f"Three panels against the number of ranks from 8 to 1,024 under {result['setting'].mode} scaling: "
         "relative throughput below the ideal line; the step cut into compute, latency, bandwidth and "
-        "contention; the share of time in which the GPU computes and the slowest link is busy."
+        "contention; the shares of time in which the GPU computes and the slowest link is busy, with the "
+        "efficiency."
     )
 
 

@@ -162,7 +162,7 @@ def readout(result):
         f"{result['log']}: alpha {format_time(fit.alpha)} ± {format_time(fit.alpha_error)}, algbw limit "
         f"{format_rate(fit.bandwidth)} ± {format_rate(fit.bandwidth_error)}",
         f"knee αB {format_bytes(fit.knee)}; half of the bandwidth at {format_bytes(fit.half_power)}; "
-        f"plateau {format_rate(fit.plateau)} busbw = "
+        f"plateau {format_rate(fit.plateau)} busbw, "
         f"{_share(fit, result['nominal'])}",
         f"rests on {len(sweep.size)} sizes from {format_size(fit.range[0])} to {format_size(fit.range[1])}, "
         f"{len(fit.regimes)} pieces; stands out first: {stands_out}",
@@ -171,7 +171,7 @@ def readout(result):
 
 def _share(fit, nominal) -> str:
     if not nominal > 0:
-        return "give nominal_GBps for its share"
+        return "choose a nominal rate for its share"
     return f"{format_share(fit.share_of(nominal))} of {format_rate(nominal)}"
 
 

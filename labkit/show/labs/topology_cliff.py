@@ -103,7 +103,7 @@ def readout(result):
     return [
         f"{machine.name}: memory {format_rate(memory)}, inside {format_rate(inside)} "
         f"({memory / inside:.1f}x less), "
-        f"{machine.nics_per_node:.0f} ports {format_rate(node)} ({cliff}), one {format_rate(port)}",
+        f"all ports {format_rate(node)} ({cliff}), one {format_rate(port)}",
         f"TP {degree}, four AllReduces of {format_bytes(result['payload'])}: one node {format_time(one)}; "
         "over "
         "two, with "

@@ -87,7 +87,8 @@ def readout(result):
         f"{format_size(SIZE)}: a rank sends {format_bytes(run.sent.min())} to "
         f"{format_bytes(run.sent.max())}, mean {format_bytes(run.mean)}; busiest rank "
         f"{format_bytes(run.busiest)}",
-        f"on preset a100, {'two GPUs a node' if result['how'] == 'hierarchical' else 'inside a node'}: "
+        "on preset a100, "
+        f"{'two GPUs a node' if result['how'] == 'hierarchical' else 'links as inside a node'}: "
         f"{format_time(run.seconds)}; links carry data {100 * run.occupancy:.0f} % "
         "of the time",
     ]
