@@ -266,7 +266,8 @@ def test_a_picture_of_another_figure_is_seen_by_check():
     path = NOTEBOOKS / "02_collectives_and_cost.ipynb"
     stored = nbformat.read(path, as_version=4)
     changed = nbformat.read(path, as_version=4)
-    shown = [output for cell in changed.cells for output in cell.get("outputs", []) if is_picture(output)]
+    outputs = [output for cell in changed.cells for output in cell.get("outputs", [])]
+    shown = [output for output in outputs if is_picture(output)]
     shown[0].data["image/png"] = shown[1].data["image/png"]
     assert differences(stored, stored) == []
     assert any("of its pixels differ" in line for line in differences(changed, stored))
