@@ -3,6 +3,7 @@
 import numpy as np
 
 from labkit.collectives.cost import collective_cost
+from labkit.collectives.names import takes_segments
 from labkit.spec import Cluster, Link
 from labkit.units import plain
 
@@ -37,7 +38,11 @@ def crossover(op, first, second, n, link_or_cluster: Link | Cluster, segments=No
     one, other = seconds(grid)
     # Differences within rounding of the costs count as none.
     signs = np.where(np.abs(one - other) <= 1e-12 * one, 0.0, np.sign(one - other))
-    if isinstance(link_or_cluster, Link) and segments is not None:
+    always_first, always_second = (signs <= 0).all(axis=-1), (signs >= 0).all(axis=-1)
+    pipelined = any(takes_segments(*pair) for way in (first, second) for pair in _pairs(op, way))
+    if (always_first | always_second).all():
+        found = np.zeros(always_first.shape)
+    elif isinstance(link_or_cluster, Link) and not (pipelined and segments is None):
         (one_low, one_high), (other_low, other_high) = (
             np.moveaxis(x, -1, 0) for x in seconds(np.array([0.0, _LARGEST]))
         )
@@ -46,13 +51,16 @@ def crossover(op, first, second, n, link_or_cluster: Link | Cluster, segments=No
             found = latency / gain * _LARGEST
     else:
         found = _bisect(lambda size: np.subtract(*seconds(size)), grid, signs)[..., 0]
-    always_first, always_second = (signs <= 0).all(axis=-1), (signs >= 0).all(axis=-1)
     found = np.where(always_first, np.inf, np.where(always_second, 0.0, found))
     return plain(np.where(always_first & always_second, np.nan, found))
 
 
+def _pairs(op, algorithm):
+    return ((op, algorithm),) if isinstance(algorithm, str) else algorithm
+
+
 def _seconds(op, algorithm, size, n, link_or_cluster, segments):
-    pairs = ((op, algorithm),) if isinstance(algorithm, str) else algorithm
+    pairs = _pairs(op, algorithm)
     return sum(
         np.asarray(collective_cost(*pair, size, n, link_or_cluster, segments).seconds) for pair in pairs
     )
