@@ -262,7 +262,7 @@ def test_what_differs_from_run_to_run_is_left_out_and_the_rest_stays():
 
 
 def test_a_picture_of_another_figure_is_seen_by_check():
-    """nbval and the guard cannot know it; ``make notebooks CHECK=1``, a part of make test, compares pictures."""
+    """nbval and the guard cannot know it; ``make notebooks CHECK=1`` compares pictures, in make test too."""
     path = NOTEBOOKS / "02_collectives_and_cost.ipynb"
     stored = nbformat.read(path, as_version=4)
     changed = nbformat.read(path, as_version=4)
