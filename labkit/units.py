@@ -100,3 +100,12 @@ def format_share(share: float) -> str:
     ('42.9 %', '8.61 %')
     """
     return f"{digits(100 * share)} %"
+
+
+def words(name: str) -> str:
+    """A name of the code as words.
+
+    >>> words("recursive_doubling")
+    'recursive doubling'
+    """
+    return name.replace("_", " ")

@@ -20,7 +20,7 @@ from labkit.collectives import (
 from labkit.course.table import Table, table
 from labkit.presets import cluster
 from labkit.spec import Link
-from labkit.units import GB, digits, format_bytes, format_time, us
+from labkit.units import GB, digits, format_bytes, format_time, us, words
 
 LINK = Link(5 * us, 50 * GB)
 TEN = (
@@ -192,8 +192,3 @@ def uses_on_arrays_table() -> Table:
             ("the mean of the two means", plain),
         ),
     )
-
-
-def words(name: str) -> str:
-    """A name of the code as words."""
-    return name.replace("_", " ")

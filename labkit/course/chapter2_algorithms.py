@@ -1,11 +1,11 @@
 """Section 2.2 as tables: formulas beside counts, latency, and where algorithms cross."""
 
 from labkit.collectives import collective_cost, crossover, replay, trace, volume
-from labkit.course.chapter2 import LINK, traffic_of, words
+from labkit.course.chapter2 import LINK, traffic_of
 from labkit.course.table import Table, table
 from labkit.presets import cluster
 from labkit.spec import Link
-from labkit.units import GB, MB, digits, format_bytes, format_time, us
+from labkit.units import GB, MB, digits, format_bytes, format_time, us, words
 
 
 def counts_table(sizes=(1_000_000, 1_000_003)) -> Table:

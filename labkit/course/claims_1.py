@@ -172,8 +172,7 @@ def conventions():
     sent = collective_cost("send_recv", "linear", payload, 2, Link(0.0, 50e9)).seconds
     return (
         f"one activation of chapter 2: {format_bytes(payload)}, {format_time(sent)} at 50 GB/s; every live "
-        "figure "
-        "prints its setting as one line of code"
+        "figure prints its setting as one line of code"
     )
 
 

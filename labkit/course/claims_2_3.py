@@ -191,7 +191,6 @@ def by_what_is_counted():
     return (
         f"rated: {format_rate(inside)} inside, one port {format_rate(port)} ({inside / port:.0f}x), a "
         f"node's {machine.nics_per_node:.0f} ports {format_rate(node)} ({inside / node:.1f}x); busbw of a "
-        "ring "
-        f"in one node {format_rate(alone)}, over 4 nodes {format_rate(across)} modelled and "
+        f"ring in one node {format_rate(alone)}, over 4 nodes {format_rate(across)} modelled and "
         f"{format_rate(topology.PUBLISHED_4X8_H100)} published"
     )

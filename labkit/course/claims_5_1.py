@@ -26,8 +26,6 @@ def three_regions():
     return (
         f"{bandwidth.FULL_RANGE}: alpha {format_time(fit.alpha)} ± {format_time(fit.alpha_error)}, algbw "
         f"limit {format_rate(fit.bandwidth)}; αB of one hop {format_bytes(hop.alpha * hop.bandwidth)}, of "
-        "the "
-        f"whole {format_bytes(fit.knee)}, half the plateau at {format_bytes(fit.half_power)}; the same log "
-        f"from 1 MiB up gives {told}; "
-        f"plateaus: {shares} of nominal"
+        f"the whole {format_bytes(fit.knee)}, half the plateau at {format_bytes(fit.half_power)}; the same "
+        f"log from 1 MiB up gives {told}; plateaus: {shares} of nominal"
     )

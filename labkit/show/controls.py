@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from labkit.errors import InputRefused
-from labkit.units import format_size
+from labkit.units import format_size, words
 
 GROUPS = ("topology", "sizes", "algorithm", "view")
 
@@ -53,7 +53,7 @@ class Control:
 
     def words(self) -> str:
         """The offered values as the reader sees them."""
-        return ", ".join(words for words, _ in self.options)
+        return ", ".join(text for text, _ in self.options)
 
 
 def linear(
@@ -96,7 +96,7 @@ def choice(label: str, options: list | dict[str, Any], value: Any, group: str = 
     'ring, double tree'
     """
     if not isinstance(options, dict):
-        options = {str(option).replace("_", " "): option for option in options}
+        options = {words(str(option)): option for option in options}
     return Control("choice", label, value, group, options=tuple(options.items()))
 
 

@@ -9,7 +9,7 @@ from labkit.show.lab import Lab
 from labkit.show.labels import EndLabels
 from labkit.show.sense import several_ranks, some_bytes
 from labkit.spec import Link
-from labkit.units import format_size, format_time, us
+from labkit.units import format_size, format_time, us, words
 
 SIZES = 2.0 ** np.arange(10, 34.01, 0.25)
 PIECES = {"1": 1, "best": None}
@@ -62,7 +62,7 @@ def build(figure):
     ticks.scale(ax.yaxis, "time", log=10, most=8)
     ax.set(xlim=(SIZES[0], SIZES[-1]), ylim=(1e-6, 1e2), xlabel="message size S", ylabel="time")
     ax.set_title("thick: the cheapest at S, with its time; diamonds: crossovers with the ring")
-    lines = {name: ax.plot([], [], color=theme.COLOURS[name], label=_words(name))[0] for name in DRAWN}
+    lines = {name: ax.plot([], [], color=theme.COLOURS[name], label=words(name))[0] for name in DRAWN}
     artists = dict(
         ax=ax,
         lines=lines,
@@ -108,10 +108,10 @@ def update(artists, result):
 
 def readout(result):
     """Times at S, the cheapest, the crossovers with the ring, and what a fitted log says of S."""
-    times = [f"{_words(name)} {format_time(t)}" for name, t in result["here"].items()]
-    times.append(f"cheapest here: {_words(result['best'])}")
+    times = [f"{words(name)} {format_time(t)}" for name, t in result["here"].items()]
+    times.append(f"cheapest here: {words(result['best'])}")
     half = (len(times) + 1) // 2
-    switches = ", ".join(f"{_words(name)} {_up_to(x)}" for name, x in result["switches"].items())
+    switches = ", ".join(f"{words(name)} {_up_to(x)}" for name, x in result["switches"].items())
     return [
         f"{_name(result['op'])}, N = {result['n']:,}, S = {format_size(result['size'])}: "
         f"{', '.join(times[:half])}",
@@ -133,10 +133,6 @@ def _of_the_log(fit, size: float) -> str:
     outside = fit.warn_outside(size)
     says = f"the log itself on its {fit.n_ranks} ranks, by its pieces: {format_time(fit.predict(size))}"
     return outside or f"{says}; one line a hop leaves changes of protocol out"
-
-
-def _words(name: str) -> str:
-    return name.replace("_", " ")
 
 
 def _name(op: str) -> str:

@@ -9,7 +9,7 @@ from labkit.evidence.sweep import read_sweep
 from labkit.presets import sample_sweeps
 from labkit.show import theme, ticks
 from labkit.show.lab import Lab
-from labkit.units import GB, format_bytes, format_rate, format_share, format_size, format_time
+from labkit.units import GB, format_bytes, format_rate, format_share, format_size, format_time, words
 
 SIZES = 2.0 ** np.arange(3, 34.51, 0.25)
 SHADES = {
@@ -157,7 +157,7 @@ def update(artists, result):
 def readout(result):
     """What the fit says, with its errors and its range."""
     fit, sweep = result["fit"], result["sweep"]
-    stands_out = fit.findings[0].kind.replace("_", " ") if fit.findings else "nothing"
+    stands_out = words(fit.findings[0].kind) if fit.findings else "nothing"
     return [
         f"{result['log']}: alpha {format_time(fit.alpha)} ± {format_time(fit.alpha_error)}, algbw limit "
         f"{format_rate(fit.bandwidth)} ± {format_rate(fit.bandwidth_error)}",

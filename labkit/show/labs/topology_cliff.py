@@ -105,9 +105,7 @@ def readout(result):
         f"({memory / inside:.1f}x less), "
         f"all ports {format_rate(node)} ({cliff}), one {format_rate(port)}",
         f"TP {degree}, four AllReduces of {format_bytes(result['payload'])}: one node {format_time(one)}; "
-        "over "
-        "two, with "
-        f"{share} of {chosen}: {format_time(many)} = {many / one:.1f}x",
+        f"over two, with {share} of {chosen}: {format_time(many)} = {many / one:.1f}x",
         f"TP {2 * degree} over two nodes to TP {degree} in one, per sample and card: "
         f"{result['cost']:.1f}x with "
         f"{chosen}; 3x at {three} per node",

@@ -10,7 +10,7 @@ from labkit.presets import cluster
 from labkit.show import theme
 from labkit.show.lab import Lab
 from labkit.show.sense import several_ranks
-from labkit.units import format_bytes, format_size, format_time
+from labkit.units import format_bytes, format_size, format_time, words
 
 SIZE = 2**20
 MOST = 16
@@ -19,9 +19,7 @@ ADDS, KEEPS = theme.COLOURS["compute"], theme.COLOURS["all_gather"]
 
 def choices() -> dict[str, str]:
     """Every (operation, algorithm) pair as words -> value."""
-    return {
-        f"{op}, {how}".replace("_", " "): f"{op}/{how}" for op, names in ALGORITHMS.items() for how in names
-    }
+    return {words(f"{op}, {how}"): f"{op}/{how}" for op, names in ALGORITHMS.items() for how in names}
 
 
 def compute(n=8, what="all_reduce/ring", segments=1):
@@ -72,9 +70,7 @@ def update(artists, result):
     artists["dots"].set_data(start[:, 0], start[:, 1])
     for i, text in enumerate(artists["names"]):
         text.set(text=f"rank {i}" if i < n else "", y=height[i] if i < n else 0)
-    artists["title"].set_text(
-        f"{result['op']}, {result['how']}, N = {n}: {made.rounds} rounds".replace("_", " ")
-    )
+    artists["title"].set_text(words(f"{result['op']}, {result['how']}, N = {n}: {made.rounds} rounds"))
     return [artists[key] for key in ("rounds", "keeps", "adds", "dots", "title")] + artists["names"]
 
 
