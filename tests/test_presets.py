@@ -243,7 +243,7 @@ def test_own_file_with_a_fault_is_refused_in_one_sentence(old, new, says, tmp_pa
         (b"cluster = 1", "not a table"),
         (b"[cluster]\nx = 1", "not a table"),
         (b"[cluster.x]\n" + b"#" * 300_000, "larger than"),
-        (b"\xff\xfe", "not a TOML file"),
+        (b"\xff\xfe", "not a text file in UTF-8"),
         (b"a = " + b"[" * 50_000, "not a TOML file"),
         (b"a = " + b"9" * 5_000, "not a TOML file"),
     ],

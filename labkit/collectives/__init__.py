@@ -1,7 +1,7 @@
 """Collectives: one trace, three views (proof, cost, picture), and closed forms held equal to it."""
 
 from labkit.collectives.algorithms import trace
-from labkit.collectives.buckets import bucket_count
+from labkit.collectives.buckets import bandwidth_share, bucket_count, bucket_for_share
 from labkit.collectives.busbw import algbw, busbw, busbw_factor
 from labkit.collectives.cost import Cost, Volume, best_segments, collective_cost, volume
 from labkit.collectives.crossover import crossover
@@ -33,9 +33,11 @@ __all__ = [
     "Volume",
     "algbw",
     "all_reduce_in_halves",
+    "bandwidth_share",
     "best_segments",
     "bit_reversed",
     "bucket_count",
+    "bucket_for_share",
     "busbw",
     "busbw_factor",
     "change_layout",

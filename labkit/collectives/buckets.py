@@ -1,8 +1,10 @@
-"""Gradient buckets: how many collectives a tensor travels in."""
+"""Gradient buckets: how many collectives a tensor travels in, and what share of the bandwidth each gets."""
 
 import numpy as np
 
+from labkit.collectives.place import check_ranks
 from labkit.errors import InputRefused
+from labkit.spec import Link
 from labkit.units import plain
 
 
@@ -24,3 +26,38 @@ def bucket_count(size, bucket):
         )
     # 1e-9: a quotient that is whole but for rounding is not rounded up.
     return plain(np.maximum(np.ceil(size / bucket - 1e-9), 1.0))
+
+
+def bandwidth_share(bucket, n, link: Link):
+    """Share of its bandwidth limit that a ring all_reduce of ``bucket`` bytes over ``n`` ranks reaches.
+
+    b / (b + N alpha B): of the 2(N-1) (alpha + b / (N B)) seconds of the ring (Patarasuk and Yuan 2009), the
+    part that moves bytes. It is also the share of its largest busbw. All may be arrays (claim 3.1-j).
+
+    >>> [round(bandwidth_share(25e6, n, Link(5e-6, 50e9)), 3) for n in (8, 64, 512)]
+    [0.926, 0.61, 0.163]
+    """
+    bucket = np.asarray(bucket, float)
+    if not (bucket > 0).all():
+        raise InputRefused("a bucket must hold more than 0 bytes; use a positive size")
+    return plain(bucket / (bucket + _half(n, link)))
+
+
+def bucket_for_share(share, n, link: Link):
+    """Bytes of the bucket with which a ring all_reduce reaches ``share`` of its bandwidth limit.
+
+    The inverse of ``bandwidth_share``: N alpha B x share / (1 - share); half the limit takes N alpha B.
+    Refused: a share that is not between 0 and 1.
+
+    >>> [round(bucket_for_share(0.9, n, Link(5e-6, 50e9)) / 1e6) for n in (8, 64, 512)]
+    [18, 144, 1152]
+    """
+    share = np.asarray(share, float)
+    if not ((share > 0) & (share < 1)).all():
+        raise InputRefused(f"the share of the bandwidth is {share}; use more than 0 and less than 1")
+    return plain(_half(n, link) * share / (1 - share))
+
+
+def _half(n, link: Link):
+    """N alpha B: the bytes at which a ring spends as long on latency as on bytes."""
+    return check_ranks(n) * np.asarray(link.alpha, float) * np.asarray(link.bandwidth, float)

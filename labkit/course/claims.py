@@ -18,7 +18,18 @@ from labkit.units import digits
 
 COLUMNS = ("id", "section", "claim", "guide_value", "labkit_value", "unit", "verdict", "why")
 VERDICTS = ("holds", "approximately", "corrected")
-_PARTS = ("claims_1", "claims_2_1", "claims_2_2", "claims_2_3", "claims_2_4", "claims_5_1")
+_PARTS = (
+    "claims_1",
+    "claims_2_1",
+    "claims_2_2",
+    "claims_2_3",
+    "claims_2_4",
+    "claims_3_1",
+    "claims_3_2",
+    "claims_3_3",
+    "claims_3_4",
+    "claims_5_1",
+)
 _REGISTER: dict[str, "Claim"] = {}
 
 

@@ -1,5 +1,10 @@
-"""The nouns: what a machine is made of. Plain values, no files, no drawing."""
+"""The nouns: what a machine, a model and a plan are made of. Plain values, no files, no drawing."""
 
+from labkit.spec.grid import RankGrid
 from labkit.spec.hardware import Cluster, Gpu, Link
+from labkit.spec.plan import Plan
+from labkit.spec.rule import Problem
+from labkit.spec.rules import problems
+from labkit.spec.transformer import Transformer
 
-__all__ = ["Cluster", "Gpu", "Link"]
+__all__ = ["Cluster", "Gpu", "Link", "Plan", "Problem", "RankGrid", "Transformer", "problems"]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from labkit.errors import InputRefused
+from labkit.intervals import intersection, intervals, length
 
 FORWARD, BACKWARD, TRANSFER = "forward", "backward", "transfer"
 COMPUTING = (FORWARD, BACKWARD)
@@ -77,3 +78,36 @@ class Timeline:
     def bubble(self) -> float:
         """Idle share of all lanes' time over the span, as in Huang et al. 2019 (GPipe), section 2.3."""
         return float(self.idle.sum() / (self.lanes * self.span))
+
+    @property
+    def communication(self) -> np.ndarray:
+        """Seconds in which each lane communicates, whatever else it does, shape (lanes,).
+
+        Blocks that overlap count once: it is the length of their union.
+        """
+        return np.array([length(self._union(lane, computing=False)) for lane in range(self.lanes)])
+
+    @property
+    def hidden(self) -> np.ndarray:
+        """Seconds of its communication during which each lane computes as well, shape (lanes,)."""
+        both = [
+            intersection(self._union(lane, computing=False), self._union(lane, computing=True))
+            for lane in range(self.lanes)
+        ]
+        return np.array([length(one) for one in both])
+
+    @property
+    def exposed(self) -> np.ndarray:
+        """Seconds of its communication during which each lane does nothing else, shape (lanes,)."""
+        return self.communication - self.hidden
+
+    @property
+    def coverage(self) -> float:
+        """Hidden share of all lanes' communication; NaN where there is none."""
+        communication = self.communication.sum()
+        return float(self.hidden.sum() / communication) if communication > 0 else float("nan")
+
+    def _union(self, lane: int, computing: bool) -> np.ndarray:
+        """When a lane computes, or when it communicates, as a set of intervals."""
+        chosen = (self.lane == lane) & (np.isin(self.kind, COMPUTING) == computing)
+        return intervals(self.start[chosen], self.stop[chosen])

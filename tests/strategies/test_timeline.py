@@ -27,6 +27,20 @@ def test_blocks_may_come_in_any_order():
     assert shuffled.busy.tolist() == whole.busy.tolist() == [2.0, 2.0]
 
 
+def test_coverage_counts_overlapping_communication_once():
+    # Lane 0 computes from 0 to 4 and communicates from 1 to 3 and 2 to 6: 5 s, 3 of them under computing.
+    kind = [FORWARD, TRANSFER, TRANSFER, BACKWARD]
+    t = Timeline([0, 0, 0, 1], [0, 1, 2, 0], [4, 3, 6, 1], kind, [0, 0, 1, 0])
+    assert t.communication.tolist() == [5, 0]
+    assert t.hidden.tolist() == [3, 0]
+    assert t.exposed.tolist() == [2, 0]
+    assert t.coverage == 3 / 5
+
+
+def test_coverage_of_no_communication_is_not_a_number():
+    assert np.isnan(Timeline([0], [0], [1], [FORWARD], [0]).coverage)
+
+
 @pytest.mark.parametrize(
     ("columns", "words"),
     [

@@ -1,0 +1,1 @@
+"""Section 3.1's claims: data parallelism."""

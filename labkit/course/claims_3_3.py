@@ -1,0 +1,1 @@
+"""Section 3.3's claims: pipeline parallelism."""

@@ -1,0 +1,1 @@
+"""Section 3.4's claims: hybrid and expert parallelism."""

@@ -1,0 +1,144 @@
+"""Named clusters from ``data/hardware.toml`` and from a reader's own file of the same form."""
+
+import os
+from numbers import Integral
+from pathlib import Path
+
+from labkit.errors import InputRefused
+from labkit.presets.files import (
+    check_keys,
+    load_toml,
+    number,
+    shipped,
+    source_texts,
+    sub_table,
+    unknown_id,
+)
+from labkit.spec import Cluster, Gpu, Link
+from labkit.units import GB
+
+_PRECISIONS = ("bf16", "fp16", "tf32", "fp32", "fp64", "fp8", "fp4")
+
+
+def cluster_ids() -> list[str]:
+    """The ids that ``cluster`` knows.
+
+    >>> cluster_ids()[:3]
+    ['a100', 'a100-40', 'h100']
+    """
+    return list(shipped("hardware.toml")["cluster"])
+
+
+def cluster(id: str | os.PathLike, nodes: int = 1) -> Cluster:
+    """``nodes`` hosts of the preset ``id``, or of the one cluster described in a TOML file at that path.
+
+    Links carry both figures: ``bandwidth`` is what was reached in practice, ``rated`` the vendor's. ``inter``
+    is one port of a host. ``sources`` says where each figure is from (keys as in the file,
+    ``"intra.reached_GBps"``, ``"gpu.memory_GB"``).
+
+    A reader's own file has the keys of ``data/hardware.toml``: one ``[cluster.NAME]`` with its ``intra`` and
+    ``inter`` tables, and a ``[gpu.NAME]`` unless ``gpu`` names a shipped one. Sources and ``rated_GBps`` may
+    be left out there.
+
+    Raises InputRefused for an unknown id (with the nearest one), for a number of nodes below 1, and for a
+    file that cannot be read, is too large, or has a missing, unknown or senseless entry.
+
+    >>> dgx = cluster("h100", nodes=4)
+    >>> dgx.n_gpus, dgx.intra.rated / 1e9, round(dgx.inter.bandwidth / 1e9, 1)
+    (32, 450.0, 49.1)
+    """
+    if not isinstance(nodes, Integral) or nodes < 1:
+        raise InputRefused(f"a cluster cannot have {nodes!r} nodes; give a whole number from 1 up")
+    ours = shipped("hardware.toml")
+    if str(id) in ours["cluster"]:
+        return _cluster(str(id), ours, ours, "hardware.toml", int(nodes))
+    path = Path(str(id))
+    if path.suffix != ".toml" and len(path.parts) < 2:
+        raise unknown_id(str(id), "cluster", cluster_ids(), "a path to a .toml file")
+    own = load_toml(path, "a cluster file is a few lines of TOML", "hardware.toml")
+    check_keys(own, path.name, "the file", required={"cluster"}, optional={"gpu"})
+    clusters = sub_table(own, "cluster", path.name, "")
+    if len(clusters) != 1:
+        raise InputRefused(
+            f"{path.name} describes {len(clusters)} clusters; keep one [cluster.NAME] table in the file"
+        )
+    return _cluster(next(iter(clusters)), own, ours, path.name, int(nodes))
+
+
+def _cluster(name: str, file: dict, ours: dict, where: str, nodes: int) -> Cluster:
+    table = sub_table(file["cluster"], name, where, "cluster.")
+    at = f"[cluster.{name}]"
+    counts = {"gpus_per_node", "domain", "nics_per_node"}
+    check_keys(table, where, at, required={"gpu", "intra", "inter", *counts}, optional={"sources"})
+    gpu_id = table["gpu"]
+    own = sub_table(file, "gpu", where, "") if "gpu" in file else {}
+    gpus = own if str(gpu_id) in own else ours["gpu"]
+    if not isinstance(gpu_id, str) or gpu_id not in gpus:
+        raise InputRefused(
+            f"{where}: {at} has gpu = {str(gpu_id)[:40]!r}, which is neither a [gpu.NAME] table of the file "
+            f"nor one of {', '.join(ours['gpu'])}; add the table or use one of these"
+        )
+    gpu, gpu_sources = _gpu(gpu_id, gpus, where if gpus is own else "hardware.toml")
+    intra, intra_sources = _link(table, "intra", where, name)
+    inter, inter_sources = _link(table, "inter", where, name)
+    per_node, domain = (
+        number(table, key, where, at, whole=True, least=1) for key in ("gpus_per_node", "domain")
+    )
+    if domain % per_node:
+        raise InputRefused(
+            f"{where}: {at} has domain = {domain:g}, not a multiple of gpus_per_node = {per_node:g}; "
+            "a domain is one host or several whole hosts"
+        )
+    return Cluster(
+        name=name,
+        gpu=gpu,
+        nodes=nodes,
+        gpus_per_node=int(per_node),
+        intra=intra,
+        inter=inter,
+        nics_per_node=number(table, "nics_per_node", where, at, above=0),
+        domain=int(domain),
+        sources=source_texts(table, where, at)
+        | {f"gpu.{key}": text for key, text in gpu_sources.items()}
+        | {f"intra.{key}": text for key, text in intra_sources.items()}
+        | {f"inter.{key}": text for key, text in inter_sources.items()},
+    )
+
+
+def _gpu(name: str, gpus: dict, where: str) -> tuple[Gpu, dict[str, str]]:
+    at = f"[gpu.{name}]"
+    table = sub_table(gpus, name, where, "gpu.")
+    check_keys(
+        table,
+        where,
+        at,
+        required={"name", "memory_GB", "memory_bandwidth_GBps", "peak_TFLOPs", "reached_share"},
+        optional={"sources"},
+    )
+    if not isinstance(table["name"], str):
+        raise InputRefused(f"{where}: {at} has a name that is not text; put it in quotes")
+    peaks = sub_table(table, "peak_TFLOPs", where, f"gpu.{name}.")
+    peaks_at = f"{at} peak_TFLOPs"
+    check_keys(peaks, where, peaks_at, required=set(), optional=set(_PRECISIONS))
+    if not peaks:
+        raise InputRefused(f"{where}: {peaks_at} is empty; give at least one of {', '.join(_PRECISIONS)}")
+    gpu = Gpu(
+        name=table["name"],
+        memory=number(table, "memory_GB", where, at, above=0) * GB,
+        peak={key: number(peaks, key, where, peaks_at, above=0) * 1e12 for key in peaks},
+        reached=number(table, "reached_share", where, at, above=0, most=1),
+        memory_bandwidth=number(table, "memory_bandwidth_GBps", where, at, above=0) * GB,
+    )
+    return gpu, source_texts(table, where, at)
+
+
+def _link(parent: dict, key: str, where: str, name: str) -> tuple[Link, dict[str, str]]:
+    at = f"[cluster.{name}.{key}]"
+    table = sub_table(parent, key, where, f"cluster.{name}.")
+    check_keys(table, where, at, required={"reached_GBps", "alpha_us"}, optional={"rated_GBps", "sources"})
+    link = Link(
+        alpha=number(table, "alpha_us", where, at, least=0) / 1e6,
+        bandwidth=number(table, "reached_GBps", where, at, above=0) * GB,
+        rated=number(table, "rated_GBps", where, at, above=0) * GB if "rated_GBps" in table else None,
+    )
+    return link, source_texts(table, where, at)

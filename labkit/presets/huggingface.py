@@ -1,0 +1,130 @@
+"""A Hugging Face ``config.json`` as a Transformer: the families whose parameters this can count exactly.
+
+Each family names its keys and what its code does without saying (biases, norms, tying). Counts of released
+checkpoints were compared; a family that is not listed is refused, never guessed.
+"""
+
+import json
+from pathlib import Path
+
+from labkit.errors import InputRefused
+from labkit.presets.files import read_bounded
+from labkit.spec import Transformer
+
+# Our name -> the key of config.json; the newer families share these.
+_KEYS = {
+    "layers": "num_hidden_layers",
+    "hidden": "hidden_size",
+    "heads": "num_attention_heads",
+    "vocabulary": "vocab_size",
+    "sequence": "max_position_embeddings",
+    "kv_heads": "num_key_value_heads",
+    "head_dim": "head_dim",
+    "ffn": "intermediate_size",
+}
+_LLAMA = {"gated": True, "tied": False, "norm": "rms", "bias": False}
+_GPT = {"tied": True, "norm": "layer", "bias": True}
+_GPT2_KEYS = {
+    "layers": "n_layer",
+    "hidden": "n_embd",
+    "heads": "n_head",
+    "vocabulary": "vocab_size",
+    "sequence": "n_positions",
+    "learned_positions": "n_positions",
+    "ffn": "n_inner",
+}
+_FAMILIES = {
+    "llama": (_KEYS, _LLAMA),
+    "mistral": (_KEYS, _LLAMA),
+    "phi3": (_KEYS, _LLAMA),
+    "gemma": (_KEYS, {**_LLAMA, "tied": True}),
+    "qwen2": (_KEYS, {**_LLAMA, "qkv_bias": True}),
+    "qwen3": (_KEYS, {**_LLAMA, "qk_norm": True}),
+    "mixtral": ({**_KEYS, "experts": "num_local_experts", "top_k": "num_experts_per_tok"}, _LLAMA),
+    "qwen3_moe": (
+        {**_KEYS, "ffn": "moe_intermediate_size", "experts": "num_experts", "top_k": "num_experts_per_tok"},
+        {**_LLAMA, "qk_norm": True},
+    ),
+    "gpt2": (_GPT2_KEYS, _GPT),
+    "gpt_neox": ({**_KEYS, "kv_heads": None, "head_dim": None}, {**_GPT, "tied": False}),
+    "bloom": (
+        {
+            "layers": "n_layer",
+            "hidden": "hidden_size",
+            "heads": "n_head",
+            "vocabulary": "vocab_size",
+            "sequence": "seq_length",
+        },
+        {**_GPT, "embedding_norm": True},
+    ),
+}
+# Bloom's config has no training length of its own in every copy; its paper trains at 2048.
+_USUAL = {("bloom", "sequence"): 2048}
+_OPTIONAL = {"kv_heads", "head_dim", "ffn"}
+# Older files spell these differently (transformers keeps both as aliases).
+_ALSO = {"num_hidden_layers": "n_layer", "hidden_size": "n_embed", "num_attention_heads": "n_head"}
+_ALSO |= {new: old for old, new in _ALSO.items()}
+# Keys that change what is counted, with the only value this module counts right.
+_MUST_BE = {
+    "mlp_only_layers": ([], None),
+    "decoder_sparse_step": (1, None),
+    "add_cross_attention": (False, None),
+    "mlp_bias": (False, None),
+}
+# GPT-NeoX means all its biases by this key; the others have none unless it is true.
+_NO_ATTENTION_BIAS = set(_FAMILIES) - {"gpt_neox", "gpt2", "bloom"}
+
+
+def read(path: Path) -> Transformer:
+    """The model of a ``config.json``.
+
+    Refused: a file that is not JSON, larger than 200 kB, of a family that is not known, without a key it
+    needs, or with a setting that would change the count in a way not modelled.
+    """
+    text = read_bounded(path, "a model's config.json is a few kB of JSON")
+    try:
+        config = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InputRefused(f"{path.name} is not JSON ({error}); give a model's config.json") from None
+    family = config.get("model_type") if isinstance(config, dict) else None
+    if not isinstance(family, str) or family not in _FAMILIES:
+        said = f"model_type {str(family)[:40]!r}" if family else "no model_type"
+        raise InputRefused(
+            f"{path.name} has {said}; counted exactly are {', '.join(_FAMILIES)}: describe other models in a "
+            ".toml file like data/models.toml"
+        )
+    unusual = {"attention_bias": (False, None)} if family in _NO_ATTENTION_BIAS else {}
+    for key, allowed in {**_MUST_BE, **unusual}.items():
+        if config.get(key) not in allowed:
+            raise InputRefused(
+                f"{path.name} has {key} = {str(config[key])[:40]}, which is not modelled; describe the model "
+                "in a .toml file like data/models.toml"
+            )
+    keys, usual = _FAMILIES[family]
+    shape = {name: _whole(config, key, name, family, path.name) for name, key in keys.items() if key}
+    shape = {name: value for name, value in shape.items() if value is not None}
+    flags = dict(usual)
+    if isinstance(config.get("tie_word_embeddings"), bool):
+        flags["tied"] = config["tie_word_embeddings"]
+    name = config.get("_name_or_path")
+    try:
+        return Transformer(name if isinstance(name, str) and name else family, **shape, **flags)
+    except InputRefused as refusal:
+        raise InputRefused(f"{path.name}: {refusal}") from None
+
+
+def _whole(config: dict, key: str, name: str, family: str, where: str) -> int | None:
+    """The whole number under a key or its older spelling; None where it may be left out and is."""
+    found = next((k for k in (key, _ALSO.get(key)) if config.get(k) is not None), None)
+    if found is None:
+        if name in _OPTIONAL:
+            return None
+        if (family, name) in _USUAL:
+            return _USUAL[family, name]
+        raise InputRefused(
+            f"{where} lacks {key}, which a {family} model needs; take the released config.json"
+        )
+    value = config[found]
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value < 1e12:
+        raise InputRefused(f"{where} has {found} = {str(value)[:40]}; it must be a whole number from 1 up")
+    return value

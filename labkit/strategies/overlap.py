@@ -1,0 +1,205 @@
+"""Gradient buckets under the backward pass: who is busy when, and which bucket size gives the shortest step.
+
+One rank, two streams. The backward pass runs block by block from the end of the model; a block's gradients
+become ready when it stops. A bucket's all_reduce starts when the bucket is full **and** the one before is
+done: one communication stream, as in PyTorch's DistributedDataParallel (Li et al. 2020, section 3.2.3). While
+it runs, computing is ``slow_down`` times slower, because both share the GPU: Galvatron (Miao et al. 2022,
+section 3.3) measured factors of 1.1 to 1.3. What an all_reduce costs is asked of a function of its bytes, so
+that a link, a cluster or a fitted sweep can answer.
+
+``step_timeline`` follows the events one by one; ``step_seconds`` is a recurrence over blocks that takes many
+bucket sizes and links at once. Tests hold the two equal.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from labkit.errors import InputRefused
+from labkit.strategies.buckets import CAP, FIRST_CAP, check_cap, ddp_buckets
+from labkit.strategies.timeline import BACKWARD, FORWARD, TRANSFER, Timeline
+from labkit.units import plain
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A stretch of a model whose gradients become ready together, when its backward stops.
+
+    ``forward``, ``backward``: seconds; ``gradients``: bytes of each parameter's, in registration order.
+    """
+
+    forward: float
+    backward: float
+    gradients: tuple[float, ...]
+
+    def __post_init__(self):
+        if not (0 <= self.forward < np.inf and 0 <= self.backward < np.inf):
+            raise InputRefused(
+                f"a block takes {self.forward} s forward and {self.backward} s backward; use 0 or more"
+            )
+
+
+def step_timeline(
+    blocks: Sequence[Block],
+    all_reduce: Callable[[np.ndarray], np.ndarray],
+    cap: float = CAP,
+    first: float = FIRST_CAP,
+    slow_down: float = 1.0,
+) -> Timeline:
+    """When one rank computes and communicates in one step, from the first forward to the last all_reduce.
+
+    ``blocks``: in the order of the forward pass. ``all_reduce``: seconds for each of an array of sizes. Items
+    are blocks for computing and buckets for transfers, both counted from 0. Refused: no blocks, none of which
+    computes, a ``slow_down`` below 1, and what ``ddp_buckets`` refuses.
+
+    >>> blocks = [Block(1, 2, (4,)), Block(1, 2, (4,)), Block(1, 2, (4,))]
+    >>> t = step_timeline(blocks, all_reduce=lambda size: 3 * size / 4, cap=4, first=4)
+    >>> t.span, t.coverage  # backward from 3 to 9; all_reduces from 5, 8 and 11, of 3 s each
+    (14.0, 0.4444444444444444)
+    """
+    sizes, last = _filled(blocks, cap, first, slow_down)
+    fills: dict[int, list[tuple[int, float]]] = {}
+    each = zip(np.asarray(all_reduce(sizes)).tolist(), last.tolist(), strict=True)
+    for number, (seconds, item) in enumerate(each):
+        fills.setdefault(item, []).append((number, seconds))
+    queue: list[tuple[int, float]] = []  # buckets that are full and wait: number, seconds
+    sending = None  # the bucket on the wire: number, start, stop
+    rows, now = [], 0.0
+    for item, block in enumerate(blocks):
+        rows.append((now, now + block.forward, FORWARD, item))
+        now += block.forward
+    for item in reversed(range(len(blocks))):
+        begun, left = now, blocks[item].backward
+        while left > 0:
+            if sending is None and queue:
+                number, seconds = queue.pop(0)
+                sending = number, now, now + seconds
+            pace = 1.0 if sending is None else slow_down
+            stop = now + left * pace
+            if sending is None or stop < sending[2]:
+                now, left = stop, 0.0
+            else:
+                left -= (sending[2] - now) / pace
+                now = sending[2]
+                rows.append((*sending[1:], TRANSFER, sending[0]))
+                sending = None
+        rows.append((begun, now, BACKWARD, item))
+        queue += fills.get(item, [])
+        if sending is None and queue:
+            number, seconds = queue.pop(0)
+            sending = number, now, now + seconds
+    free = now
+    if sending is not None:
+        rows.append((*sending[1:], TRANSFER, sending[0]))
+        free = max(free, sending[2])
+    for number, seconds in queue:
+        rows.append((free, free + seconds, TRANSFER, number))
+        free += seconds
+    start, stop, kind, item = zip(*rows, strict=True)
+    return Timeline([0] * len(rows), start, stop, kind, item)
+
+
+def step_seconds(
+    blocks: Sequence[Block],
+    all_reduce: Callable[[np.ndarray], np.ndarray],
+    caps=CAP,
+    first: float | None = FIRST_CAP,
+    slow_down: float = 1.0,
+):
+    """Seconds of the step for each bucket size in ``caps`` (a float, or shape (k,)), shape (..., k).
+
+    ``all_reduce`` takes an array of sizes, shape (b,), and may answer with more axes in front, (..., b): one
+    row for each link or rank count. ``first``: cap of the first bucket; None: that of the others.
+    Refused: what ``step_timeline`` refuses.
+
+    >>> blocks = [Block(1, 2, (4,)), Block(1, 2, (4,)), Block(1, 2, (4,))]
+    >>> step_seconds(blocks, lambda size: 3 * size / 4, caps=np.array([4, 12]), first=None).tolist()
+    [14.0, 18.0]
+    """
+    each = np.atleast_1d(np.asarray(caps))
+    filled = [_filled(blocks, cap, cap if first is None else first, slow_down) for cap in each]
+    # The buckets of all sizes are costed in one call.
+    seconds = np.asarray(all_reduce(np.concatenate([sizes for sizes, _ in filled])), float)
+    row = np.repeat(np.arange(each.size), [sizes.size for sizes, _ in filled])
+    place = len(blocks) - 1 - np.concatenate([last for _, last in filled])
+    durations = np.zeros((*seconds.shape[:-1], each.size, len(blocks)))
+    np.add.at(durations, (..., row, place), seconds)
+    backward = [block.backward for block in reversed(blocks)]
+    seconds = sum(block.forward for block in blocks) + backward_seconds(backward, durations, slow_down)
+    return plain(seconds if np.ndim(caps) else seconds[..., 0])
+
+
+def backward_seconds(backward: Sequence[float], durations, slow_down: float = 1.0):
+    """Seconds from the start of the backward pass until it and all all_reduces are done.
+
+    ``backward``: seconds of each block in the order in which the backward pass runs, shape (l,);
+    ``durations``: seconds of the all_reduces that become ready with it, shape (..., l). A block that starts
+    while the wire is busy for u more seconds takes b + min((s - 1) b, (1 - 1/s) u) instead of b, at slow-down
+    s; the wire is then busy until max(its own end, the block's) + the new durations.
+    """
+    durations = np.asarray(durations, float)
+    now = free = np.zeros(durations.shape[:-1])
+    for item, seconds in enumerate(backward):
+        busy = np.maximum(free - now, 0.0)
+        now = now + seconds + np.minimum((slow_down - 1) * seconds, (1 - 1 / slow_down) * busy)
+        free = np.maximum(free, now) + durations[..., item]
+    return plain(free)
+
+
+@dataclass(frozen=True, slots=True)
+class BucketSearch:
+    """Step times (s), shape (..., k), of the bucket sizes ``caps`` (bytes, shape (k,)).
+
+    ``best``: the size with the shortest step; ``low`` to ``high``: the sizes around it within 1 % of that
+    step, between which nothing is gained by tuning. All of the shape in front of k.
+    """
+
+    caps: np.ndarray
+    seconds: np.ndarray
+    best: float
+    low: float
+    high: float
+
+
+NEAR = 1.01  # within 1 % of the shortest step
+
+
+def best_bucket(
+    blocks: Sequence[Block],
+    all_reduce: Callable[[np.ndarray], np.ndarray],
+    caps: np.ndarray | None = None,
+    first: float | None = FIRST_CAP,
+    slow_down: float = 1.0,
+) -> BucketSearch:
+    """The bucket size with the shortest step, looked for among ``caps``: two per doubling unless given.
+
+    These run from 256 KiB to all gradients in one bucket. Other arguments as in ``step_seconds``.
+    """
+    if caps is None:
+        whole = sum(sum(block.gradients) for block in blocks)
+        steps = max(2, int(np.ceil(2 * np.log2(max(whole, 2**19) / 2**18))) + 1)
+        caps = 2**18 * 2 ** (np.arange(steps) / 2)
+    caps = np.asarray(caps, float)
+    seconds = np.asarray(step_seconds(blocks, all_reduce, caps, first, slow_down))
+    at = np.argmin(seconds, axis=-1)
+    near = seconds <= NEAR * np.min(seconds, axis=-1, keepdims=True)
+    index = np.arange(caps.size)
+    # The stretch of near sizes that holds the best one ends where the first one is not near any more.
+    above = np.where(~near & (index > at[..., None]), index, caps.size).min(axis=-1) - 1
+    below = np.where(~near & (index < at[..., None]), index, -1).max(axis=-1) + 1
+    return BucketSearch(caps, seconds, *(plain(caps[i]) for i in (at, below, above)))
+
+
+def _filled(blocks: Sequence[Block], cap, first, slow_down) -> tuple[np.ndarray, np.ndarray]:
+    """Bytes of each bucket, and the block whose backward fills it, in the order of reduction."""
+    if not blocks or not sum(block.backward for block in blocks) > 0:
+        raise InputRefused("there is no block whose backward takes time; give at least one")
+    if not slow_down >= 1:
+        raise InputRefused(
+            f"the slow-down is {slow_down}; computing beside an all_reduce is at least 1 times as slow"
+        )
+    check_cap(cap)
+    buckets = ddp_buckets([size for block in blocks for size in block.gradients], cap, first)
+    owner = np.repeat(np.arange(len(blocks)), [len(block.gradients) for block in blocks])
+    return np.array([bucket.size for bucket in buckets]), owner[[bucket.parameters[-1] for bucket in buckets]]

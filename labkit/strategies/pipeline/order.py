@@ -1,0 +1,124 @@
+"""Orders: what each rank of a pipeline does, one operation after the other.
+
+The model is cut into **stages**, 0 at the input; each **rank** has one of them, or v when its share is cut into
+v chunks. An order holds, for each rank, its operations ``(kind, micro-batch, stage)``. Which order is used is
+the schedule; which rank has which stage, and when everything happens, follow from the order.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from labkit.errors import InputRefused
+from labkit.strategies.timeline import BACKWARD, FORWARD, INPUT_GRADIENT, WEIGHT_GRADIENT
+
+Operation = tuple[str, int, int]
+Order = list[list[Operation]]
+
+WHOLE = (FORWARD, BACKWARD)
+SPLIT = (FORWARD, INPUT_GRADIENT, WEIGHT_GRADIENT)
+
+
+@dataclass(frozen=True)
+class Coded:
+    """An order as numbers: operation = (kind x stages + stage) x m + micro-batch, kinds counted as in ``kinds``.
+
+    ``rank_of``: the rank of each stage; ``codes``: the operations of each rank.
+    """
+
+    kinds: tuple[str, ...]
+    m: int
+    rank_of: list[int]
+    codes: list[list[int]]
+
+    @property
+    def p(self) -> int:
+        """Ranks."""
+        return len(self.codes)
+
+    @property
+    def stages(self) -> int:
+        """Stages of the model, v for each rank."""
+        return len(self.rank_of)
+
+    def __str__(self):
+        return f"{self.p} ranks, {self.stages} stages, {self.m} micro-batches"
+
+    def name(self, code: int) -> str:
+        """An operation in words."""
+        group, k = divmod(code, self.m)
+        kind, stage = divmod(group, self.stages)
+        return f"{self.kinds[kind]} {k} of stage {stage}"
+
+
+def coded(order: Order) -> Coded:
+    """The order as numbers, once it is complete.
+
+    Refused: an order that is empty, knows other kinds of operations, mixes whole and split backwards, gives
+    one stage to two ranks, ranks of different numbers of stages, or misses or repeats an operation.
+    """
+    if not order or not all(order):
+        raise InputRefused("the order is empty for some rank; give a list of operations for each rank")
+    found = {kind for rank in order for kind, _, _ in rank}
+    kinds = SPLIT if found & {INPUT_GRADIENT, WEIGHT_GRADIENT} else WHOLE
+    if found - set(kinds):
+        raise InputRefused(
+            f"an order has the operations {', '.join(WHOLE)} or {', '.join(SPLIT)}; this one has "
+            f"{', '.join(sorted(found))}: use one set throughout"
+        )
+    rank_of = _ranks_of_stages(order)
+    stages = len(rank_of)
+    m = 1 + max(k for _, k, _ in order[0])
+    base = {kind: number * stages * m for number, kind in enumerate(kinds)}
+    codes = [[base[kind] + stage * m + k for kind, k, stage in rank] for rank in order]
+    result = Coded(kinds, m, rank_of, codes)
+    _check_each_once(result, order)
+    return result
+
+
+def _ranks_of_stages(order: Order) -> list[int]:
+    """The rank that has each stage."""
+    owners: dict[int, int] = {}
+    for rank, operations in enumerate(order):
+        for stage in {stage for _, _, stage in operations}:
+            if owners.setdefault(stage, rank) != rank:
+                raise InputRefused(
+                    f"stage {stage} is on rank {owners[stage]} and on rank {rank}; give it to one of them"
+                )
+    chunks = len(owners) / len(order)
+    if sorted(owners) != list(range(len(owners))) or set(np.bincount(list(owners.values()))) != {chunks}:
+        raise InputRefused(
+            f"the stages {sorted(owners)} do not lie evenly on {len(order)} ranks; "
+            "number them from 0 and give every rank as many"
+        )
+    return [owners[stage] for stage in range(len(owners))]
+
+
+def _check_each_once(result: Coded, order: Order) -> None:
+    """Every stage runs every micro-batch once in each kind."""
+    expected = len(result.kinds) * result.stages * result.m
+    for rank, operations in enumerate(order):
+        least = min(k for _, k, _ in operations)
+        most = max(k for _, k, _ in operations)
+        if least < 0 or most >= result.m:
+            raise InputRefused(
+                f"rank {rank} runs micro-batch {least if least < 0 else most}, rank 0 runs 0 to "
+                f"{result.m - 1}; let all ranks run the same micro-batches, counted from 0"
+            )
+    times = np.bincount(np.concatenate([np.array(rank) for rank in result.codes]), minlength=expected)
+    wrong = np.flatnonzero(times != 1)
+    if wrong.size:
+        code = int(wrong[0])
+        how = "never" if times[code] == 0 else f"{times[code]} times"
+        rank = result.rank_of[code // result.m % result.stages]
+        raise InputRefused(
+            f"rank {rank} runs {result.name(code)} {how}; every stage runs each of the {result.m} "
+            "micro-batches once in each kind: correct the order"
+        )
+
+
+def check_counts(p: int, m: int, v: int = 1) -> None:
+    """Refuses counts of ranks, micro-batches and chunks that are not whole or below 1."""
+    for count, what in ((p, "stages"), (m, "micro-batches"), (v, "chunks per rank")):
+        if count != int(count) or count < 1:
+            raise InputRefused(f"a pipeline cannot have {count} {what}; use a whole number from 1 up")
