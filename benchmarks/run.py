@@ -14,6 +14,7 @@ from labkit.collectives import ALGORITHMS, collective_cost, prove, run, trace
 from labkit.evidence.sweep import read_sweep
 from labkit.presets import sample_sweeps
 from labkit.spec import Link
+from labkit.strategies.pipeline import SCHEDULES, interleaved, schedule, simulate, stage_times
 from labkit.units import format_time
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -65,6 +66,23 @@ def fit_seconds() -> float:
     return max(median_seconds(sweep.fit) for sweep in sweeps)
 
 
+def pipeline_seconds() -> float:
+    """Interleaved 1F1B on 64 ranks of 4 chunks, 512 micro-batches: order, simulation and bubble."""
+    return median_seconds(lambda: simulate(interleaved(64, 512, 4), 1.0, 2.0, 0.1).bubble, times=3)
+
+
+def pipeline_slider_seconds() -> tuple[float, str]:
+    """The slowest schedule at p = 16, m = 64, v = 4, from the order to the bubble, and its name."""
+
+    def draw(name: str) -> float:
+        times = stage_times(16 * SCHEDULES[name].chunks(4), 1.0, 2.0, 0.1)
+        return simulate(schedule(name, 16, 64, 4, times), *times).bubble
+
+    seconds = {name: median_seconds(lambda name=name: draw(name)) for name in SCHEDULES}
+    slowest = max(seconds, key=seconds.get)
+    return seconds[slowest], slowest
+
+
 def slider_rows() -> list[tuple[str, float, float | None]]:
     """Name, p95 and target of each lab of the slider benchmark; none without a Chromium."""
     if bench_slider.labbrowser.chromium() is None:
@@ -93,12 +111,15 @@ def main() -> int:
     """Prints the table; 1 when any figure misses its target."""
     print(f"{'what':48} {'figure':>9} {'target':>9}")
     closed_form, slowest = closed_form_seconds()
+    pipeline, slowest_schedule = pipeline_slider_seconds()
     rows = [
         ("import labkit", import_seconds(), 0.3),
         ("ring all_reduce, N = 256, traced with data", trace_seconds(), 1.0),
         ("ring all_reduce, N = 256, traced and proved", proof_seconds(), None),
         (f"closed form at 10^6 points ({slowest})", closed_form, 0.5),
         ("one fit of a shipped sweep", fit_seconds(), 0.05),
+        ("interleaved 1F1B, p = 64, m = 512, v = 4", pipeline_seconds(), 1.0),
+        (f"schedule, p = 16, m = 64 ({slowest_schedule})", pipeline, 0.06),
     ]
     missed = [show(*row) for row in rows]
     slider = slider_rows()

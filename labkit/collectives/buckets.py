@@ -12,7 +12,8 @@ def bucket_count(size, bucket):
     """Collectives that ``size`` bytes travel in, cut into buckets of at most ``bucket`` bytes: at least one.
 
     PyTorch DistributedDataParallel's ``bucket_cap_mb`` (Li et al. 2020, section 3.2.3), without the rounding
-    to whole parameters. Both may be arrays. Refused: a negative size, and a bucket of no bytes.
+    to whole parameters (``strategies.buckets`` forms the real ones). Both may be arrays. Refused: a negative
+    size, and a bucket of no bytes.
 
     >>> bucket_count(14e9, 25e6), bucket_count(100e6 + 1, 25e6)
     (560.0, 5.0)

@@ -144,17 +144,21 @@ def terms(n, cluster: Cluster, setting: Setting) -> dict[str, np.ndarray]:
     }
 
 
-def knee(cluster: Cluster, setting: Setting, largest: int = 65_536) -> float:
-    """The smallest N at which communication takes as long as computation; NaN: none up to ``largest``.
+def knee(cluster: Cluster, setting: Setting, largest: int = 65_536, budget: float = 1.0) -> float:
+    """The smallest N at which communication takes ``budget`` x computation; NaN: none up to ``largest``.
 
-    Looked for among the ranks of one node, and beyond it among whole nodes. Under weak scaling with a ring
-    both terms tend to constants, so "none" is a usual answer (claim 3.1-i).
+    ``budget`` 1 is all of the computation; ``BACKWARD_SHARE`` is what communication can hide under, so that
+    from there on some of it shows however well it overlaps. Looked for among the ranks of one node, and
+    beyond it among whole nodes. Under weak scaling with a ring both terms tend to constants, so "none" is a
+    usual answer (claim 3.1-i). Refused: a budget that is not above 0.
     """
+    if not budget > 0:
+        raise InputRefused(f"the budget is {budget}; it is a share of the computation, use more than 0")
     # Beyond one node a job fills its nodes: a lone GPU on the last would be a fault.
     whole = cluster.gpus_per_node
     ranks = np.concatenate([np.arange(2, whole + 1), np.arange(2 * whole, largest + 1, whole)])
     rows = scaling(ranks, cluster, setting)
-    above = np.flatnonzero(rows.communication >= rows.compute)
+    above = np.flatnonzero(rows.communication >= budget * rows.compute)
     return float(ranks[above[0]]) if above.size else float("nan")
 
 

@@ -8,10 +8,12 @@ from labkit.collectives import busbw, collective_cost, flat_against_hierarchical
 from labkit.course.table import Table, table
 from labkit.planner.placement import (
     PlacementRow,
+    StepOnSide,
     crossing_cost,
     host_link,
     placement,
     rate_for_crossing_cost,
+    step_on_side,
     tensor_layer,
 )
 from labkit.planner.traffic import Workload
@@ -38,6 +40,18 @@ def layer_seconds(machine: Cluster, degree: int, ports, rate, micro_batch=4):
     work = layer(micro_batch)
     inside = tensor_layer(work, degree, machine.intra)
     return inside, tensor_layer(work, degree, host_link(machine, degree // 2, ports, rate))
+
+
+def steps_on_both_sides(ports, rate=25 * GB, micro_batches=16) -> tuple[StepOnSide, StepOnSide]:
+    """Steps of TP 8 x DP 2 on two nodes of preset a100: tensor inside and data across, then the other way.
+
+    Each node has ``ports`` ports of ``rate`` bytes/s; a replica works through ``micro_batches``.
+    """
+    work, machine = replace(layer(), micro_batches=micro_batches), cluster("a100")
+    return tuple(
+        step_on_side(work, machine, 8, 2, tensor_inside=inside, ports=ports, port_rate=rate)
+        for inside in (True, False)
+    )
 
 
 def alps_like(nics: int, nodes=2) -> Cluster:

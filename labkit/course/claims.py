@@ -28,6 +28,7 @@ _PARTS = (
     "claims_3_2",
     "claims_3_3",
     "claims_3_4",
+    "claims_3_4_experts",
     "claims_5_1",
 )
 _REGISTER: dict[str, "Claim"] = {}

@@ -29,15 +29,23 @@ def cliff():
     "Tensor parallelism inside a node 张量并行不出单机; across nodes a step takes about 3x",
     guide="about 3x",
     verdict="approximately",
-    why="here the communication of one layer on both sides of the boundary (the step follows in chapter 3): "
-    "the ratio is set by the ports per node",
+    why="the same 16 cards in either rank order; the ratio of the steps is set by the ports per node, while "
+    "the communication of a layer alone differs far more",
 )
-def one_layer():
-    parts = []
-    for ports, rate in ((1, 25), (8, 25)):
-        inside, across = topology.layer_seconds(cluster("a100"), 8, ports, rate * GB)
-        parts.append(f"{ports} x {rate} GB/s: {format_time(across)}, {across / inside:.1f}x")
-    return f"TP 8, one layer inside a node {format_time(inside)}; over two nodes with " + "; ".join(parts)
+def step_on_both_sides():
+    machine, steps, layers = cluster("a100"), [], []
+    for ports in (1, 8):
+        inside, across = (step.total for step in topology.steps_on_both_sides(ports))
+        steps.append(
+            f"{ports} x 25 GB/s: {format_time(inside)} and {format_time(across)}, {across / inside:.1f}x"
+        )
+        one, two = topology.layer_seconds(machine, 8, ports, 25 * GB)
+        layers.append(f"{format_time(two)}, {two / one:.1f}x")
+    return (
+        f"step of TP 8 x DP 2 on two nodes, 16 micro-batches, tensor inside and tensor across: "
+        f"{'; '.join(steps)}; one layer's AllReduces inside a node {format_time(one)}, over two "
+        f"{' or '.join(layers)}"
+    )
 
 
 @claim(
@@ -158,7 +166,7 @@ def pipeline_transfer():
     transfer = format_time(topology.layer().activation_bytes / (50 * GB))
     return (
         f"p = 4: 1F1B {longer(plain):.0f}c at m = 16, {longer(long):.0f}c at 32; doubled warm-up "
-        f"{longer(doubled):.0f}c with {peak_in_flight(doubled).max()} in flight instead of "
-        f"{peak_in_flight(plain).max()}; GPipe {longer(all_first):.0f}c; c = {transfer} for "
+        f"{longer(doubled):.0f}c with {peak_in_flight(doubled).max():.0f} in flight instead of "
+        f"{peak_in_flight(plain).max():.0f}; GPipe {longer(all_first):.0f}c; c = {transfer} for "
         f"{format_bytes(topology.layer().activation_bytes)} at 50 GB/s"
     )

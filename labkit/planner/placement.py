@@ -1,7 +1,8 @@
 """Which strategy may leave the host: the answer as numbers, not as a rule.
 
-Two questions. ``placement``: how much bandwidth and how little latency does each strategy need to stay under
-a share of a step? ``crossing_cost``: what does it cost that tensor parallel spans hosts with so many ports?
+Three questions. ``placement``: how much bandwidth and how little latency does each strategy need to stay
+under a share of a step? ``crossing_cost``: what does it cost that tensor parallel spans hosts with so many
+ports? ``step_on_side``: how long is a step with tensor parallel inside the host, or across?
 """
 
 from dataclasses import dataclass, replace
@@ -19,7 +20,7 @@ from labkit.planner.traffic import (
     share_of_ports,
     tensor_parallel,
 )
-from labkit.spec import Cluster, Gpu, Link
+from labkit.spec import Cluster, Link
 from labkit.units import plain
 
 
@@ -116,6 +117,58 @@ def host_link(cluster: Cluster, members=8, ports=None, port_rate=None) -> Link:
     return Link(plain(alpha), plain(np.minimum(across, cluster.intra.bandwidth)))
 
 
+@dataclass(frozen=True, slots=True)
+class TensorTime:
+    """Seconds of one replica's micro-batches under tensor parallel: compute, and two parts of all_reduces.
+
+    ``latency`` is what the messages cost however small, ``bandwidth`` what their bytes cost. All exposed:
+    forward the data dependence hides none of it, and what may hide backward is left out.
+    """
+
+    compute: float
+    latency: float
+    bandwidth: float
+
+    @property
+    def communication(self):
+        """Seconds of all all_reduces."""
+        return self.latency + self.bandwidth
+
+    @property
+    def total(self):
+        """Seconds of everything."""
+        return self.compute + self.communication
+
+
+def tensor_time(
+    work: Workload, cluster: Cluster, degree, ports=None, port_rate=None, *, members=None
+) -> TensorTime:
+    """Compute split evenly over ``degree`` ranks, and the four all_reduces of every layer and micro-batch.
+
+    The group stays inside where ``degree`` is at most ``members``, the ranks that it has in a host (the
+    fast-link domain unless given), and else runs a ring over hosts at the slowest hop, ``host_link``.
+    Degrees, ports and the numbers of ``work`` may be arrays.
+
+    >>> from labkit.spec import Gpu
+    >>> machine = Cluster("c", Gpu("g", 80e9, {"bf16": 312e12}, 0.5), 2, 8, Link(0, 235e9), Link(0, 25e9), 1)
+    >>> times = tensor_time(Workload(13e9, 32, 5120, 2048, micro_batch=4), machine, np.array([8, 16]))
+    >>> times.compute.round(3).tolist(), times.communication.round(3).tolist()
+    ([0.512, 0.256], [0.08, 0.805])
+    """
+    check_count(degree, "the tensor-parallel degree")
+    members = cluster.domain if members is None else members
+    across = host_link(cluster, members, ports, port_rate)
+    inside = np.asarray(degree) <= members
+    alpha = np.where(inside, cluster.intra.alpha, across.alpha)
+    bandwidth = np.where(inside, cluster.intra.bandwidth, across.bandwidth)
+    (row,) = tensor_parallel(work, degree)
+    return TensorTime(
+        plain(compute_time(work.flops, cluster.gpu, work.precision) / np.asarray(degree)),
+        plain(row.seconds_on(Link(alpha, np.inf))),
+        plain(row.seconds_on(Link(0.0, bandwidth))),
+    )
+
+
 def crossing_cost(work: Workload, cluster: Cluster, ports=None, port_rate=None, *, degree=8, hosts=2):
     """Claim 2.4-e: cost per sample of tensor parallel over ``hosts`` hosts against ``degree`` ranks in one.
 
@@ -123,9 +176,9 @@ def crossing_cost(work: Workload, cluster: Cluster, ports=None, port_rate=None, 
     Seconds are compute, split evenly, plus the exposed all_reduces of all layers; a flat ring runs at its
     slowest hop whatever share crosses.
     """
-    one = _micro_batch(work, cluster.gpu, degree, cluster.intra)
-    many = _micro_batch(work, cluster.gpu, degree * hosts, host_link(cluster, degree, ports, port_rate))
-    return plain(hosts * many / one)
+    one = tensor_time(work, cluster, degree, members=degree)
+    many = tensor_time(work, cluster, degree * hosts, ports, port_rate, members=degree)
+    return plain(hosts * many.total / one.total)
 
 
 def rate_for_crossing_cost(work: Workload, cluster: Cluster, cost, *, degree=8, hosts=2):
@@ -133,19 +186,55 @@ def rate_for_crossing_cost(work: Workload, cluster: Cluster, cost, *, degree=8, 
 
     NaN where no rate gives it: cheaper than latency and compute allow, or than a host's own ring.
     """
-    one = _micro_batch(work, cluster.gpu, degree, cluster.intra)
-    alpha = host_link(cluster, degree).alpha
-    # Time is fixed + per_rate / rate: read off the cost function, first without bytes, then without latency.
-    fixed = _micro_batch(work, cluster.gpu, degree * hosts, Link(alpha, np.inf))
-    per_rate = work.layers * tensor_layer(work, degree * hosts, Link(0.0, 1.0))
-    left = np.asarray(cost, float) * one / hosts - fixed
+    one = tensor_time(work, cluster, degree, members=degree)
+    many = tensor_time(work, cluster, degree * hosts, members=degree)
+    # Seconds over hosts are fixed + per_rate / rate, read off the time at the cluster's own rate.
+    per_rate = many.bandwidth * host_link(cluster, degree).bandwidth
+    left = np.asarray(cost, float) * one.total / hosts - many.compute - many.latency
     with np.errstate(divide="ignore"):
         rate = per_rate / left
     return plain(np.where((left > 0) & (rate <= cluster.intra.bandwidth), rate, np.nan))
 
 
-def _micro_batch(work: Workload, gpu: Gpu, degree, link: Link):
-    """Seconds of one micro-batch at this tensor-parallel degree: compute plus exposed communication."""
-    check_count(degree, "the tensor-parallel degree")
-    compute = compute_time(replace(work, micro_batches=1).flops, gpu, work.precision) / degree
-    return compute + work.layers * tensor_layer(work, degree, link)
+@dataclass(frozen=True, slots=True)
+class StepOnSide:
+    """Seconds of one step of a plan of tensor and data parallel: compute, and both kinds of all_reduce."""
+
+    compute: float
+    tensor: float
+    data: float
+
+    @property
+    def total(self):
+        """Seconds of the step, nothing hidden."""
+        return self.compute + self.tensor + self.data
+
+
+def step_on_side(
+    work: Workload, cluster: Cluster, tp=8, dp=2, *, tensor_inside=True, ports=None, port_rate=None
+) -> StepOnSide:
+    """Claim 2.4-b: one plan of tp x dp ranks in either rank order, its step in seconds.
+
+    With ``tensor_inside`` the ranks of a tensor-parallel group are neighbours and data parallel goes across;
+    without, it is the other way round, and every group has its share of the hosts' ports. ``work`` is that of
+    one of the dp replicas. All communication is exposed: both orders are charged alike. Refused: degrees not
+    whole or below 1, and tp x dp ranks that do not fill whole domains.
+    """
+    check_count(tp, "the tensor-parallel degree")
+    check_count(dp, "the data-parallel degree")
+    if tp * dp % cluster.domain:
+        raise InputRefused(
+            f"{tp} x {dp} ranks do not fill domains of {cluster.domain}; use a multiple of {cluster.domain}"
+        )
+    strides = (1, tp) if tensor_inside else (dp, 1)
+    (tensor,) = tensor_parallel(work, tp, stride=strides[0], domain=cluster.domain)
+    shard = replace(work, parameters=work.parameters / tp)
+    (data,) = data_parallel(shard, dp, stride=strides[1], domain=cluster.domain)
+
+    def seconds(row: BillRow):
+        if row.link == "inside":
+            return row.seconds_on(cluster.intra)
+        return row.seconds_on(host_link(cluster, row.members, ports, port_rate))
+
+    compute = compute_time(work.flops, cluster.gpu, work.precision) / tp
+    return StepOnSide(plain(compute), plain(seconds(tensor)), plain(seconds(data)))

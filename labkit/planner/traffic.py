@@ -80,6 +80,15 @@ class Workload:
 
 
 @dataclass(frozen=True, slots=True)
+class Seats:
+    """Where a group of ``ranks`` sits: ``link`` is inside or across, ``members`` of it share a domain."""
+
+    ranks: int
+    link: str
+    members: int
+
+
+@dataclass(frozen=True, slots=True)
 class BillRow:
     """One line of the bill: ``count`` collectives per step, of ``payload`` bytes (S) each, in a ``group``.
 
@@ -110,19 +119,24 @@ class BillRow:
 
     def seconds_on(self, link: Link | Cluster):
         """Seconds of the whole row, one collective after another, on this link or cluster, nothing hidden."""
-        members = 2 if self.collective == "send_recv" else self.group
+        ranks = 2 if self.collective == "send_recv" else self.group
         algorithm = _ALGORITHM[self.collective]
-        return self.count * collective_cost(self.collective, algorithm, self.payload, members, link).seconds
+        return self.count * collective_cost(self.collective, algorithm, self.payload, ranks, link).seconds
 
     def seconds(self, cluster: Cluster):
         """Seconds of the row on as many hosts of a cluster as it takes, all other groups at work too."""
         inside = self.seconds_on(cluster.intra)
         if np.all(np.asarray(self.link) == "inside"):
             return inside
-        domains = int(np.ceil(np.max(self.group) / self.members))
-        hosts = domains * cluster.domain // cluster.gpus_per_node
-        across = self.seconds_on(replace(cluster, nodes=hosts).group(self.members))
-        return plain(np.where(np.asarray(self.link) == "inside", inside, across))
+        # Of ranks that send to one other rank, just two meet at a boundary that is crossed.
+        together = np.asarray(1 if self.collective == "send_recv" else self.members)
+        seconds = inside
+        for members in np.unique(together).tolist():
+            hosts = -(-int(np.max(self.group)) // members) * cluster.domain // cluster.gpus_per_node
+            across = self.seconds_on(replace(cluster, nodes=hosts).group(members))
+            here = (np.asarray(self.link) == "across") & (together == members)
+            seconds = np.where(here, across, seconds)
+        return plain(seconds)
 
 
 def share_of_ports(cluster: Cluster) -> Link:
@@ -147,21 +161,34 @@ def link_of(group, stride=1, domain=8):
     return plain(np.where(group * stride <= domain, "inside", "across"))
 
 
-def _row(strategy, collective, payload, count, group, stride, domain) -> BillRow:
-    link = link_of(group, stride, domain)
-    members = 2 if collective == "send_recv" else group
-    _, _, busiest = volume(collective, _ALGORITHM[collective], payload, members)
-    # Pipeline ranks that exchange sit one stage apart: only two of them meet at a boundary that crosses.
-    together = 1 if collective == "send_recv" else max(1, domain // stride)
-    return BillRow(
-        strategy, collective, plain(payload), plain(count), plain(count * busiest), group, link, together
-    )
+def seats(ranks, stride=1, domain=8) -> Seats:
+    """Seats of a group of ``ranks``, ``stride`` apart, in fast-link domains of ``domain`` GPUs."""
+    link = link_of(ranks, stride, domain)
+    return Seats(ranks, link, plain(np.maximum(1, np.asarray(domain) // np.asarray(stride))))
+
+
+def bill_row(strategy, collective, payload, count, at: Seats) -> BillRow:
+    """``count`` collectives of ``payload`` bytes each; bytes per rank are those of the busiest rank.
+
+    A send_recv is one message to one other rank, however large the group.
+    """
+    ranks = 2 if collective == "send_recv" else at.ranks
+    _, _, busiest = volume(collective, _ALGORITHM[collective], payload, ranks)
+    payload, count = (plain(np.asarray(number, float)) for number in (payload, count))
+    sent = plain(np.asarray(count * np.asarray(busiest)))
+    return BillRow(strategy, collective, payload, count, sent, at.ranks, at.link, at.members)
+
+
+def _seats(n, stride, domain) -> Seats:
+    """The seats that a caller knows, or those of ``n`` ranks."""
+    return n if isinstance(n, Seats) else seats(n, stride, domain)
 
 
 def data_parallel(work: Workload, n, *, bucket=None, deferred=True, stride=1, domain=8) -> list[BillRow]:
     """The gradient all_reduce of plain data parallel over ``n`` ranks.
 
-    One logical synchronisation per step, in ``bucket_count`` collectives when a bucket size is given; once
+    ``n``: their number, ``stride`` apart; or the ``Seats`` of the group, here as in the rows below. One
+    logical synchronisation per step, in ``bucket_count`` collectives when a bucket size is given; once
     per micro-batch when accumulation does not defer it.
 
     >>> data_parallel(Workload(13e9, 40, 5120, 2048, 1, 16), 8)[0].bytes_per_rank / 1e9
@@ -169,8 +196,8 @@ def data_parallel(work: Workload, n, *, bucket=None, deferred=True, stride=1, do
     """
     pieces = 1 if bucket is None else bucket_count(work.gradient_bytes, bucket)
     times = 1 if deferred else work.micro_batches
-    payload, count = np.asarray(work.gradient_bytes / pieces, float), np.asarray(pieces * times, float)
-    return [_row("data parallel", "all_reduce", payload, count, n, stride, domain)]
+    at = _seats(n, stride, domain)
+    return [bill_row("data parallel", "all_reduce", work.gradient_bytes / pieces, pieces * times, at)]
 
 
 def tensor_parallel(work: Workload, n, *, per_layer=4, stride=1, domain=8) -> list[BillRow]:
@@ -179,8 +206,9 @@ def tensor_parallel(work: Workload, n, *, per_layer=4, stride=1, domain=8) -> li
     "Megatron-LM" (2019), section 3. Full recompute replays the forward ones: ``per_layer=6``. Sequence
     parallel cuts each into reduce_scatter + all_gather of the same bytes.
     """
-    count = np.asarray(per_layer * work.layers * work.micro_batches, float)
-    return [_row("tensor parallel", "all_reduce", work.activation_bytes, count, n, stride, domain)]
+    count = per_layer * work.layers * work.micro_batches
+    at = _seats(n, stride, domain)
+    return [bill_row("tensor parallel", "all_reduce", work.activation_bytes, count, at)]
 
 
 def pipeline_stage(work: Workload, stages, *, stride=1, domain=8) -> list[BillRow]:
@@ -189,10 +217,9 @@ def pipeline_stage(work: Workload, stages, *, stride=1, domain=8) -> list[BillRo
     "Efficient Large-Scale Language Model Training on GPU Clusters" (2021), section 3.2. The link is that of
     the whole chain of stages: ``across`` as soon as one boundary crosses.
     """
-    count = np.asarray(2.0 * work.micro_batches)
-    return [
-        _row("pipeline, interior stage", "send_recv", work.activation_bytes, count, stages, stride, domain)
-    ]
+    at = replace(seats(stages, stride, domain), members=1)
+    count = 2 * work.micro_batches
+    return [bill_row("pipeline, interior stage", "send_recv", work.activation_bytes, count, at)]
 
 
 def sharded(work: Workload, n, stage: int, *, keep_gradients=False, stride=1, domain=8) -> list[BillRow]:
@@ -207,22 +234,22 @@ def sharded(work: Workload, n, stage: int, *, keep_gradients=False, stride=1, do
     >>> [sum(row.bytes_per_rank for row in sharded(work, 8, stage)) / 1e9 for stage in (1, 2, 3)]
     [45.5, 386.75, 1092.0]
     """
-    name, m, layers = f"stage {stage}", work.micro_batches, work.layers
+    name, m, layers = f"stage {stage}", np.asarray(work.micro_batches), work.layers
     weights, gradients = work.weight_bytes, work.gradient_bytes
     if np.ndim(stage) or stage not in (1, 2, 3):
         raise InputRefused(
             f"there is no sharding stage {stage}; use 1, 2 or 3 (plain data parallel is data_parallel)"
         )
+    at = _seats(n, stride, domain)
     if stage < 3:
-        scatters = 1 if stage == 1 else m
         return [
-            _row(name, "reduce_scatter", gradients, np.asarray(1.0 * scatters), n, stride, domain),
-            _row(name, "all_gather", weights, np.asarray(1.0), n, stride, domain),
+            bill_row(name, "reduce_scatter", gradients, 1 if stage == 1 else m, at),
+            bill_row(name, "all_gather", weights, 1, at),
         ]
     scatters = layers * (1 if keep_gradients else m)
     return [
-        _row(name, "all_gather", weights / layers, np.asarray(2.0 * layers * m), n, stride, domain),
-        _row(name, "reduce_scatter", gradients / layers, np.asarray(1.0 * scatters), n, stride, domain),
+        bill_row(name, "all_gather", weights / layers, 2 * layers * m, at),
+        bill_row(name, "reduce_scatter", gradients / layers, scatters, at),
     ]
 
 
@@ -233,8 +260,8 @@ def expert_parallel(work: Workload, n, top_k=2, *, capacity=1.0, stride=1, domai
     load as even. "GShard" (2020), section 3.
     """
     payload = capacity * top_k * work.activation_bytes
-    count = np.asarray(4.0 * work.layers * work.micro_batches)
-    return [_row("expert parallel", "all_to_all", payload, count, n, stride, domain)]
+    count = 4 * work.layers * work.micro_batches
+    return [bill_row("expert parallel", "all_to_all", payload, count, _seats(n, stride, domain))]
 
 
 def bill(work: Workload, n=8, *, top_k=2, bucket=None, domain=8) -> list[BillRow]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from labkit.errors import InputRefused
 from labkit.presets.files import read_bounded
 from labkit.spec import Transformer
+from labkit.spec.whole import shown, whole
 
 # Our name -> the key of config.json; the newer families share these.
 _KEYS = {
@@ -60,7 +61,12 @@ _FAMILIES = {
 }
 # Bloom's config has no training length of its own in every copy; its paper trains at 2048.
 _USUAL = {("bloom", "sequence"): 2048}
-_OPTIONAL = {"kv_heads", "head_dim", "ffn"}
+# May be left out where the family's own code then takes the usual value, and not some fixed number.
+_OPTIONAL = {
+    "kv_heads": ("llama", "phi3"),
+    "head_dim": ("llama", "phi3", "mistral", "mixtral", "qwen2"),
+    "ffn": ("gpt2",),
+}
 # Older files spell these differently (transformers keeps both as aliases).
 _ALSO = {"num_hidden_layers": "n_layer", "hidden_size": "n_embed", "num_attention_heads": "n_head"}
 _ALSO |= {new: old for old, new in _ALSO.items()}
@@ -73,6 +79,7 @@ _MUST_BE = {
 }
 # GPT-NeoX means all its biases by this key; the others have none unless it is true.
 _NO_ATTENTION_BIAS = set(_FAMILIES) - {"gpt_neox", "gpt2", "bloom"}
+_WITH_A_HEAD = ("ForCausalLM", "LMHeadModel")  # how the classes with an output head are called
 
 
 def read(path: Path) -> Transformer:
@@ -81,6 +88,29 @@ def read(path: Path) -> Transformer:
     Refused: a file that is not JSON, larger than 200 kB, of a family that is not known, without a key it
     needs, or with a setting that would change the count in a way not modelled.
     """
+    config = _object(path)
+    family = config["model_type"]
+    unusual = {"attention_bias": (False, None)} if family in _NO_ATTENTION_BIAS else {}
+    for key, allowed in {**_MUST_BE, **unusual}.items():
+        if config.get(key) not in allowed:
+            raise InputRefused(
+                f"{path.name} has {key} = {shown(config[key])}, which is not modelled; describe the model in "
+                "a .toml file like data/models.toml"
+            )
+    keys, usual = _FAMILIES[family]
+    shape = {name: _whole(config, key, name, family, path.name) for name, key in keys.items() if key}
+    shape = {name: value for name, value in shape.items() if value is not None}
+    tied = config.get("tie_word_embeddings", usual["tied"])
+    if not isinstance(tied, bool):
+        raise InputRefused(f"{path.name} has tie_word_embeddings = {shown(tied)}; write true or false")
+    try:
+        return Transformer(_name(config, family), **shape, **{**usual, "tied": tied})
+    except InputRefused as refusal:
+        raise InputRefused(f"{path.name}: {refusal}") from None
+
+
+def _object(path: Path) -> dict:
+    """The file's object, of a family that is known and with an output head."""
     text = read_bounded(path, "a model's config.json is a few kB of JSON")
     try:
         config = json.loads(text)
@@ -88,43 +118,42 @@ def read(path: Path) -> Transformer:
         raise InputRefused(f"{path.name} is not JSON ({error}); give a model's config.json") from None
     family = config.get("model_type") if isinstance(config, dict) else None
     if not isinstance(family, str) or family not in _FAMILIES:
-        said = f"model_type {str(family)[:40]!r}" if family else "no model_type"
+        if isinstance(config, dict) and isinstance(config.get("text_config"), dict):
+            raise InputRefused(
+                f"{path.name} holds a model of several parts; save its text_config as a file of its own"
+            )
+        said = "no model_type" if family is None else f"model_type {shown(family)}"
         raise InputRefused(
             f"{path.name} has {said}; counted exactly are {', '.join(_FAMILIES)}: describe other models in a "
             ".toml file like data/models.toml"
         )
-    unusual = {"attention_bias": (False, None)} if family in _NO_ATTENTION_BIAS else {}
-    for key, allowed in {**_MUST_BE, **unusual}.items():
-        if config.get(key) not in allowed:
-            raise InputRefused(
-                f"{path.name} has {key} = {str(config[key])[:40]}, which is not modelled; describe the model "
-                "in a .toml file like data/models.toml"
-            )
-    keys, usual = _FAMILIES[family]
-    shape = {name: _whole(config, key, name, family, path.name) for name, key in keys.items() if key}
-    shape = {name: value for name, value in shape.items() if value is not None}
-    flags = dict(usual)
-    if isinstance(config.get("tie_word_embeddings"), bool):
-        flags["tied"] = config["tie_word_embeddings"]
+    classes = config.get("architectures") or []
+    if not (isinstance(classes, list) and all(isinstance(one, str) for one in classes)):
+        raise InputRefused(
+            f"{path.name} has architectures = {shown(classes)}; it must be a list of class names"
+        )
+    if classes and not any(one.endswith(_WITH_A_HEAD) for one in classes):
+        raise InputRefused(
+            f"{path.name} has architectures = {classes[0][:40]}, which has no output head; take the "
+            "config.json of a language model"
+        )
+    return config
+
+
+def _name(config: dict, family: str) -> str:
+    """The last part of the name or path that the file was saved under, or the family."""
     name = config.get("_name_or_path")
-    try:
-        return Transformer(name if isinstance(name, str) and name else family, **shape, **flags)
-    except InputRefused as refusal:
-        raise InputRefused(f"{path.name}: {refusal}") from None
+    name = name.rstrip("/").rpartition("/")[2] if isinstance(name, str) else ""
+    return name if name.isprintable() and 0 < len(name) <= 60 else family
 
 
 def _whole(config: dict, key: str, name: str, family: str, where: str) -> int | None:
     """The whole number under a key or its older spelling; None where it may be left out and is."""
     found = next((k for k in (key, _ALSO.get(key)) if config.get(k) is not None), None)
-    if found is None:
-        if name in _OPTIONAL:
-            return None
-        if (family, name) in _USUAL:
-            return _USUAL[family, name]
-        raise InputRefused(
-            f"{where} lacks {key}, which a {family} model needs; take the released config.json"
-        )
-    value = config[found]
-    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value < 1e12:
-        raise InputRefused(f"{where} has {found} = {str(value)[:40]}; it must be a whole number from 1 up")
-    return value
+    if found is not None:
+        return whole(config[found], f"{where}: {found}")
+    if family in _OPTIONAL.get(name, ()):
+        return None
+    if (family, name) in _USUAL:
+        return _USUAL[family, name]
+    raise InputRefused(f"{where} lacks {key}, which a {family} model needs; take the released config.json")

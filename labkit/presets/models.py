@@ -39,8 +39,9 @@ def model(id: str | os.PathLike) -> Transformer:
     if str(id) in ours["model"]:
         return _model(str(id), ours, "models.toml")
     path = Path(str(id))
-    if path.suffix == ".json" or (len(path.parts) > 1 and path.is_dir()):
-        return huggingface.read(path / "config.json" if path.is_dir() else path)
+    folder = len(path.parts) > 1 and os.path.isdir(path)
+    if path.suffix == ".json" or folder:
+        return huggingface.read(path / "config.json" if folder else path)
     if path.suffix != ".toml" and len(path.parts) < 2:
         raise unknown_id(str(id), "model", model_ids(), "a path to a config.json or .toml file")
     own = load_toml(path, "a model file is a few lines of TOML", "models.toml")

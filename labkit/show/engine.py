@@ -31,6 +31,7 @@ class Picture:
             self.artists = lab.build(self.figure)
         self._moving: list[Artist] = []
         self._background = None
+        self._limits: list[tuple] = []
         self._ghosts: list[Line2D] = []
         self._message = None
         self._shown = self._canvas
@@ -65,6 +66,10 @@ class Picture:
 
     def _paint(self) -> None:
         self._moving = [artist for artist in self._moving if artist.get_figure() is not None]
+        limits = [ax.viewLim.bounds for ax in self.figure.axes]
+        if limits != self._limits and self._ghosts:
+            self._background = None  # grey copies stand in it, where the limits were others
+        self._limits = limits
         if self._background is None:
             self._canvas.draw()
             self._background = self._canvas.copy_from_bbox(self.figure.bbox)

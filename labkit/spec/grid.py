@@ -6,6 +6,7 @@ import numpy as np
 
 from labkit.errors import InputRefused
 from labkit.spec.plan import DIMENSIONS, Plan
+from labkit.spec.whole import whole
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -25,22 +26,19 @@ class RankGrid:
     per_node: int = 8
 
     def __post_init__(self):
-        if np.ndim(self.plan.ranks):
-            raise InputRefused("a rank grid shows one plan; give single numbers, not arrays")
-        if not isinstance(self.per_node, int | np.integer) or self.per_node < 1:
-            raise InputRefused(
-                f"a node of {self.per_node!r} GPUs holds no rank; give a whole number from 1 up"
-            )
+        if not isinstance(self.plan, Plan) or not self.plan.single:
+            raise InputRefused("a rank grid shows one Plan; give one with single numbers, not arrays")
+        object.__setattr__(self, "per_node", whole(self.per_node, "GPUs per node of a rank grid"))
 
     @property
     def ranks(self) -> int:
         """Ranks in all."""
-        return int(self.plan.ranks)
+        return self.plan.ranks
 
     @property
     def nodes(self) -> int:
         """Nodes that hold them."""
-        return -(-self.ranks // int(self.per_node))
+        return -(-self.ranks // self.per_node)
 
     @property
     def mesh(self) -> np.ndarray:
@@ -54,9 +52,8 @@ class RankGrid:
         >>> RankGrid(Plan(tp=2, pp=2, dp=2)).position(5)
         {'tp': 1, 'cp': 0, 'dp': 0, 'pp': 1}
         """
-        if not 0 <= rank < self.ranks:
-            raise InputRefused(f"there is no rank {rank}; this plan has ranks 0 to {self.ranks - 1}")
-        return {name: int(rank // self.plan.stride(name) % getattr(self.plan, name)) for name in DIMENSIONS}
+        rank = whole(rank, "a rank of this plan", least=0, most=self.ranks - 1)
+        return {name: rank // self.plan.stride(name) % self.plan.degree(name) for name in DIMENSIONS}
 
     def groups(self, dimension: str) -> np.ndarray:
         """Ranks of every group of tp, cp, dp, pp or ep, shape (groups, degree), by their lowest rank.
@@ -64,7 +61,7 @@ class RankGrid:
         The ranks of a group differ in that dimension alone. Expert groups take the ranks of a pipeline stage
         in order. Refused: an unknown dimension, and expert groups that do not fill the stage.
         """
-        degree = int(self.plan.degree(dimension))
+        degree = self.plan.degree(dimension)
         if dimension == "ep":
             return self._expert_groups(degree)
         names = list(reversed(self.plan.order.split("-")))
@@ -73,8 +70,8 @@ class RankGrid:
 
     def _expert_groups(self, degree: int) -> np.ndarray:
         names = list(reversed(self.plan.order.split("-")))
-        stages = np.moveaxis(self.mesh, names.index("pp"), 0).reshape(int(self.plan.pp), -1)
-        inner = int(self.plan.expert_tp)
+        stages = np.moveaxis(self.mesh, names.index("pp"), 0).reshape(self.plan.pp, -1)
+        inner = self.plan.expert_tp
         if stages.shape[1] % (degree * inner):
             raise InputRefused(
                 f"{degree} x {inner} expert ranks do not fill the {stages.shape[1]} ranks of a stage; "
@@ -86,7 +83,7 @@ class RankGrid:
 
     def node(self, ranks) -> np.ndarray:
         """The node of each rank."""
-        return np.asarray(ranks) // int(self.per_node)
+        return np.asarray(ranks) // self.per_node
 
     def crossing(self, dimension: str) -> int:
         """How many groups of the dimension have ranks on more than one node."""

@@ -5,10 +5,12 @@ per direction and in bits (400 Gb/s = 50 GB/s each way, at once). ``one_directio
 """
 
 from dataclasses import dataclass, field, replace
+from numbers import Real
 
 import numpy as np
 
 from labkit.errors import InputRefused
+from labkit.spec.whole import shown, whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,18 +54,27 @@ class Cluster:
     sources: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self):
+        for name, kind in (("gpu", Gpu), ("intra", Link), ("inter", Link)):
+            if not isinstance(getattr(self, name), kind):
+                raise InputRefused(
+                    f"{name} of a cluster is {shown(getattr(self, name))}; give a {kind.__name__}, as "
+                    "labkit.cluster('h100') has"
+                )
+        least = {"nodes": 1, "gpus_per_node": 1, "domain": 0}  # the search passes arrays
+        for name in least:
+            value = whole(getattr(self, name), f"{name} of a cluster", least[name], arrays=True)
+            object.__setattr__(self, name, value)
         if np.all(np.asarray(self.domain) == 0):
             object.__setattr__(self, "domain", self.gpus_per_node)
-        for name in ("nodes", "gpus_per_node", "domain"):
-            value = np.asarray(getattr(self, name))  # the search passes arrays
-            if not np.all((value >= 1) & (value == value // 1)):
-                raise InputRefused(f"{name} of a cluster is {value}; give a whole number from 1 up")
-        if np.any(np.asarray(self.domain) % self.gpus_per_node):
+        if np.any(np.asarray(self.domain) % self.gpus_per_node) or np.any(np.asarray(self.domain) == 0):
             raise InputRefused(
-                f"a domain of {self.domain} GPUs is not a multiple of the {self.gpus_per_node} of a node; "
-                "a domain "
-                "is one host or several whole hosts"
+                f"a domain of {self.domain} GPUs is not a multiple of the {self.gpus_per_node} of a node; a "
+                "domain is one host or several whole hosts"
             )
+        ports = self.nics_per_node
+        number = isinstance(ports, Real | np.ndarray) and np.asarray(ports).dtype.kind in "iuf"
+        if not (number and np.all((np.asarray(ports) > 0) & np.isfinite(ports))):
+            raise InputRefused(f"nics_per_node of a cluster is {shown(ports)}; give a number above 0")
 
     @property
     def n_gpus(self) -> int:
@@ -81,11 +92,8 @@ class Cluster:
         A group with g of a node's G GPUs gets g/G of the ports: under tensor parallel 8 on 8-GPU nodes each
         of the eight data-parallel groups gets one eighth.
         """
-        if not 1 <= members_per_node <= self.domain:
-            raise InputRefused(
-                f"a group cannot have {members_per_node} members in a fast-link domain of {self.domain} "
-                f"GPUs; use 1 to {self.domain}"
-            )
+        within = f"members_per_node of a group in a fast-link domain of {self.domain} GPUs"
+        members_per_node = whole(members_per_node, within, most=self.domain)
         return replace(
             self,
             nodes=max(1, self.n_gpus // self.domain),

@@ -4,17 +4,30 @@ A plan says what is wanted; whether it works for a model on a cluster is what ``
 Every number may be an array: then one Plan holds many plans, and everything computed from it broadcasts.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from labkit.errors import InputRefused
 from labkit.spec.transformer import RECOMPUTE
+from labkit.spec.whole import shown, whole
 from labkit.units import plain
 
 DIMENSIONS = ("tp", "cp", "dp", "pp")
 SCHEDULES = ("gpipe", "1f1b", "zb-h1", "zb-h2", "zb-v", "zb-1p", "zb-2p")
 CONTEXT = ("ring", "all_to_all")
+_DEGREES = ("tp", "cp", "pp", "dp", "ep", "v")
+_BATCH = ("micro_batch", "global_batch", "accumulation")
+_CHOICES = {
+    "zero": (0, 1, 2, 3),
+    "recompute": RECOMPUTE,
+    "sequence_parallel": (False, True),
+    "schedule": SCHEDULES,
+    "context": CONTEXT,
+    "balanced": (False, True),
+    "replicate_kv": (False, True),
+}
+_ARRAYS = (*_DEGREES, *_BATCH, *_CHOICES, "etp", "vocabulary_multiple")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,61 +79,106 @@ class Plan:
     order: str = "tp-cp-dp-pp"
 
     def __post_init__(self):
-        for name in ("tp", "pp", "dp", "cp", "ep", "v"):
-            _whole(name, getattr(self, name), 1)
-        _whole("vocabulary_multiple", self.vocabulary_multiple, 0)
-        if self.etp is not None:
-            _whole("etp", self.etp, 1)
-        for name in ("micro_batch", "accumulation", "global_batch"):
+        for name in _DEGREES:
+            self._whole(name, 1)
+        self._whole("vocabulary_multiple", 0)
+        for name in ("etp", *_BATCH):
             if getattr(self, name) is not None:
-                _whole(name, getattr(self, name), 1)
-        if not np.all(np.isin(self.zero, (0, 1, 2, 3))):
-            raise InputRefused(f"there is no sharding stage {self.zero}; use 0 (plain data parallel) to 3")
-        for name, allowed in (("recompute", RECOMPUTE), ("schedule", SCHEDULES), ("context", CONTEXT)):
-            if not np.all(np.isin(getattr(self, name), allowed)):
-                raise InputRefused(f"there is no {name} {getattr(self, name)!r}; use {', '.join(allowed)}")
+                self._whole(name, 1)
+        for name, allowed in _CHOICES.items():
+            _one_of(allowed, getattr(self, name), f"{name} of a plan")
         if not isinstance(self.order, str) or sorted(self.order.split("-")) != sorted(DIMENSIONS):
             raise InputRefused(
-                f"the rank order {self.order!r} must name each of {', '.join(DIMENSIONS)} once, joined by "
-                "hyphens, as in tp-cp-dp-pp"
+                f"the rank order is {shown(self.order)}; name each of {', '.join(DIMENSIONS)} once, joined "
+                "by hyphens, as in tp-cp-dp-pp"
             )
         if self.stage_layers is not None:
-            object.__setattr__(self, "stage_layers", tuple(self.stage_layers))
-            for layers in self.stage_layers:
-                _whole("stage_layers", layers, 0)
+            if not isinstance(self.stage_layers, tuple | list):
+                raise InputRefused(
+                    f"stage_layers of a plan is {shown(self.stage_layers)}; give a tuple with the layers of "
+                    "each stage, as (7, 8, 8, 7)"
+                )
+            layers = tuple(whole(one, "a number in stage_layers of a plan", 0) for one in self.stage_layers)
+            object.__setattr__(self, "stage_layers", layers)
+        try:
+            np.broadcast_shapes(*(np.shape(getattr(self, name)) for name in _ARRAYS))
+        except ValueError:
+            shapes = {name: np.shape(getattr(self, name)) for name in _ARRAYS}
+            many = ", ".join(f"{name} {shape}" for name, shape in shapes.items() if shape)
+            raise InputRefused(f"arrays of one plan must broadcast, not {many}; reshape them") from None
         self._derive_batch()
+
+    def _whole(self, name: str, least: int) -> None:
+        value = whole(getattr(self, name), f"{name} of a plan", least, arrays=True)
+        object.__setattr__(self, name, value)
 
     def _derive_batch(self):
         micro, steps, batch = self.micro_batch, self.accumulation, self.global_batch
-        replicas = np.asarray(self.dp)
         if batch is None:
             micro, steps = 1 if micro is None else micro, 1 if steps is None else steps
-            batch = np.asarray(micro) * steps * replicas
+            batch = micro * steps * self.dp
         elif micro is None:
             steps = 1 if steps is None else steps
-            micro = np.asarray(batch) / (replicas * steps)
+            micro = batch / (self.dp * steps)
         elif steps is None:
-            steps = np.asarray(batch) / (replicas * micro)
+            steps = batch / (self.dp * micro)
         for name, value in (("micro_batch", micro), ("accumulation", steps), ("global_batch", batch)):
             object.__setattr__(self, name, _tidy(value))
+
+    def changed(self, **changes) -> "Plan":
+        """This plan with other values, its batch derived anew.
+
+        Of the three batch numbers those named here count, then the micro-batch, then the global batch, and
+        the rest follows.
+
+        >>> plan = Plan(dp=7, global_batch=256, micro_batch=2)
+        >>> plan.changed(dp=8).accumulation, plan.changed(accumulation=18).global_batch
+        (16, 252)
+        """
+        unknown = sorted(set(changes) - set(self.__slots__))
+        if unknown:
+            raise InputRefused(f"a plan has no {unknown[0]!r}; it has {', '.join(self.__slots__)}")
+        batch = {name: changes[name] for name in _BATCH if name in changes}
+        for name in _BATCH:
+            if len(batch) < 2 and name not in batch and np.all(getattr(self, name) % 1 == 0):
+                batch[name] = getattr(self, name)
+        return replace(self, **{**dict.fromkeys(_BATCH), **changes, **batch})
+
+    @property
+    def single(self) -> bool:
+        """Whether this is one plan and not an array of them."""
+        return all(np.ndim(getattr(self, name)) == 0 for name in _ARRAYS)
 
     @property
     def ranks(self):
         """GPUs that the plan needs."""
-        return plain(np.asarray(self.tp) * self.cp * self.pp * self.dp)
+        return self.model_ranks * self.dp
 
     @property
     def model_ranks(self):
         """GPUs that hold one replica of the model: tp x cp x pp."""
-        return plain(np.asarray(self.tp) * self.cp * self.pp)
+        return self.tp * self.cp * self.pp
+
+    @property
+    def stage_ranks(self):
+        """GPUs that hold one pipeline stage, in all replicas: tp x cp x dp. Experts are spread over them."""
+        return self.tp * self.cp * self.dp
 
     @property
     def expert_tp(self):
         """Tensor-parallel degree inside an expert: ``etp``, or ``tp`` where it is not given."""
         return self.tp if self.etp is None else self.etp
 
+    def degree(self, dimension: str):
+        """Ranks of one group of a dimension: tp, cp, dp, pp or ep."""
+        if not isinstance(dimension, str) or dimension not in (*DIMENSIONS, "ep"):
+            raise InputRefused(
+                f"there is no dimension {shown(dimension)}; use {', '.join((*DIMENSIONS, 'ep'))}"
+            )
+        return getattr(self, dimension)
+
     def stride(self, dimension: str):
-        """How far apart two neighbours of a dimension's group sit in rank numbers.
+        """How far apart in rank numbers the first two members of a dimension's group are.
 
         Expert groups run through the ranks of a stage in order, ``expert_tp`` apart.
 
@@ -128,31 +186,35 @@ class Plan:
         >>> plan.stride("dp"), plan.stride("pp")
         (4, 8)
         """
-        if dimension == "ep":
-            return plain(np.asarray(self.expert_tp))
-        names = self.order.split("-")
-        if dimension not in names:
-            raise InputRefused(f"there is no dimension {dimension!r}; use {', '.join((*names, 'ep'))}")
-        stride = np.asarray(1)
-        for name in names[: names.index(dimension)]:
-            stride = stride * getattr(self, name)
-        return plain(stride)
+        self.degree(dimension)
+        if dimension != "ep":
+            return self._closer(dimension)
+        closer = self._closer(
+            "pp"
+        )  # a stage has so many neighbouring ranks, then those of other stages follow
+        return self.expert_tp % closer + self.expert_tp // closer * closer * self.pp
 
-    def degree(self, dimension: str):
-        """Ranks of one group of a dimension: tp, cp, dp, pp or ep."""
-        if dimension not in (*DIMENSIONS, "ep"):
-            raise InputRefused(f"there is no dimension {dimension!r}; use {', '.join((*DIMENSIONS, 'ep'))}")
-        return getattr(self, dimension)
+    def _closer(self, dimension: str):
+        """Product of the degrees before the dimension in the order."""
+        names = self.order.split("-")
+        product = 1
+        for name in names[: names.index(dimension)]:
+            product = product * getattr(self, name)
+        return product
 
     def crosses(self, dimension: str, domain: int):
         """Whether some group of the dimension leaves its fast-link domain of ``domain`` neighbouring ranks.
 
-        The groups of a dimension fill blocks of stride x degree ranks; they all stay inside where whole
-        blocks fit a domain.
+        The groups of a dimension fill blocks of neighbouring ranks; they all stay inside where whole blocks
+        fit a domain.
         """
-        block = np.asarray(self.stride(dimension)) * self.degree(dimension)
-        fits = (np.asarray(domain) % block == 0) | (np.asarray(self.ranks) <= domain)
-        return plain((np.asarray(self.degree(dimension)) > 1) & ~fits)
+        domain = whole(domain, "a fast-link domain", arrays=True)
+        block = self.stride(dimension) * self.degree(dimension)
+        if dimension == "ep":
+            closer, experts = self._closer("pp"), self.ep * self.expert_tp
+            block = np.where(closer % experts == 0, experts, np.lcm(closer, experts) * self.pp)
+        fits = (domain % block == 0) | (self.ranks <= domain)
+        return plain((np.asarray(self.degree(dimension)) > 1) & ~np.asarray(fits))
 
     def padded_vocabulary(self, vocabulary):
         """Rows of the embedding with padding, so that every tensor-parallel rank holds as many.
@@ -167,12 +229,13 @@ class Plan:
         return plain(np.where(np.asarray(self.vocabulary_multiple) == 0, vocabulary, padded))
 
 
-def _whole(name: str, value, least: int) -> None:
-    """Refuses what is not a whole number, or an array of them, from ``least`` up."""
-    array = np.asarray(value)
-    good = array.dtype.kind in "iuf" and np.all(np.isfinite(array) & (array >= least) & (array % 1 == 0))
-    if not good:
-        raise InputRefused(f"{name} of a plan is {value!r}; give a whole number from {least} up")
+def _one_of(allowed: tuple, value, what: str) -> None:
+    """Refuses a value, or an array with one, that is none of the allowed texts, numbers or truth values."""
+    single = isinstance(value, str | int | np.generic | np.ndarray)
+    same_kind = single and np.asarray(value).dtype.kind == np.asarray(allowed).dtype.kind
+    if not (same_kind and np.all(np.isin(value, allowed))):
+        *others, last = map(str, allowed)
+        raise InputRefused(f"{what} is {shown(value)}; use {', '.join(others)} or {last}")
 
 
 def _tidy(value):

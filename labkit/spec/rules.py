@@ -7,29 +7,40 @@ every broken rule of one plan in words, with the numbers and with the nearest va
 import numpy as np
 
 from labkit.errors import InputRefused
-from labkit.spec import rules_batch, rules_shape
+from labkit.spec import rules_batch, rules_shape, rules_tokens
 from labkit.spec.hardware import Cluster
 from labkit.spec.plan import Plan
 from labkit.spec.rule import ADVICE, IMPOSSIBLE, Problem
 from labkit.spec.transformer import Transformer
+from labkit.spec.whole import shown
 from labkit.units import plain
 
 # What is impossible comes first.
-RULES = tuple(sorted((*rules_shape.RULES, *rules_batch.RULES), key=lambda rule: rule.severity == ADVICE))
+RULES = tuple(
+    sorted(
+        (*rules_shape.RULES, *rules_tokens.RULES, *rules_batch.RULES),
+        key=lambda rule: rule.severity == ADVICE,
+    )
+)
 
 
 def problems(model: Transformer, cluster: Cluster, plan: Plan) -> list[Problem]:
     """Every rule that one plan breaks, all at once, what is impossible first; an empty list for a good plan.
 
-    Refused: a plan of arrays (ask the ``RULES`` for masks).
+    Refused: arguments of another type, and a plan or cluster of arrays (ask the ``RULES`` for masks).
     """
-    if np.ndim(plan.ranks + np.asarray(plan.micro_batch)):
-        raise InputRefused("problems() words one plan; give single numbers, not arrays")
-    return [
-        Problem(rule.name, rule.severity, *rule.says(model, cluster, plan))
-        for rule in RULES
-        if rule.mask(model, cluster, plan)
-    ]
+    for what, value, kind in (
+        ("model", model, Transformer),
+        ("cluster", cluster, Cluster),
+        ("plan", plan, Plan),
+    ):
+        if not isinstance(value, kind):
+            raise InputRefused(
+                f"the {what} is {shown(value)}; give a {kind.__name__}, in this order: model, cluster, plan"
+            )
+    if not (plan.single and np.ndim(cluster.n_gpus) == np.ndim(cluster.domain) == 0):
+        raise InputRefused("problems() words one plan on one cluster; give single numbers, not arrays")
+    return [rule.problem(model, cluster, plan) for rule in RULES if rule.mask(model, cluster, plan)]
 
 
 def allowed(model: Transformer, cluster: Cluster, plan: Plan):

@@ -4,29 +4,19 @@ A multiply-add counts as two operations. Counts are those of the weights that a 
 padding of the vocabulary (that belongs to a plan, not to a model).
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from labkit.errors import InputRefused
+from labkit.spec.whole import shown, whole
 from labkit.units import plain
 
 NORMS = ("layer", "rms")
 RECOMPUTE = ("none", "selective", "full")
-_WHOLE = [
-    "layers",
-    "hidden",
-    "heads",
-    "kv_heads",
-    "head_dim",
-    "ffn",
-    "vocabulary",
-    "sequence",
-    "experts",
-    "top_k",
-    "learned_positions",
-]
-_MAY_BE_ZERO = {"experts", "top_k", "learned_positions"}
+_AT_LEAST_ONE = ("layers", "hidden", "heads", "vocabulary", "sequence")
+_MAY_BE_LEFT_OUT = ("kv_heads", "head_dim", "ffn", "experts", "top_k", "learned_positions")
+_YES_OR_NO = ("gated", "tied", "bias", "qkv_bias", "embedding_norm", "qk_norm")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,21 +61,25 @@ class Transformer:
     qk_norm: bool = False
 
     def __post_init__(self):
-        usual = {"kv_heads": self.heads, "ffn": 4 * self.hidden if isinstance(self.hidden, int) else 0}
-        if not self.head_dim and isinstance(self.heads, int) and self.heads > 0:
-            if self.hidden % self.heads:
+        if not isinstance(self.name, str):
+            raise InputRefused(f"the name of a model is {shown(self.name)}; give text")
+        for names, least in ((_AT_LEAST_ONE, 1), (_MAY_BE_LEFT_OUT, 0)):
+            for name in names:
+                self._set(name, whole(getattr(self, name), f"{self.name}: {name}", least))
+        for name in _YES_OR_NO:
+            if not isinstance(getattr(self, name), bool):
                 raise InputRefused(
-                    f"{self.name}: hidden {self.hidden} is no multiple of {self.heads} heads; give head_dim"
+                    f"{self.name}: {name} is {shown(getattr(self, name))}; write True or False"
                 )
-            usual["head_dim"] = self.hidden // self.heads
-        for name, value in usual.items():
-            if not getattr(self, name):
-                object.__setattr__(self, name, value)
-        for name in _WHOLE:
-            value = getattr(self, name)
-            least = 0 if name in _MAY_BE_ZERO else 1
-            if not isinstance(value, int) or isinstance(value, bool) or value < least:
-                raise InputRefused(f"{self.name}: {name} is {value!r}; give a whole number from {least} up")
+        if self.norm not in NORMS:
+            raise InputRefused(f"{self.name}: there is no norm {shown(self.norm)}; use {' or '.join(NORMS)}")
+        self._set("kv_heads", self.kv_heads or self.heads)
+        self._set("ffn", self.ffn or 4 * self.hidden)
+        if not self.head_dim and self.hidden % self.heads:
+            raise InputRefused(
+                f"{self.name}: hidden {self.hidden} is no multiple of {self.heads} heads; give head_dim"
+            )
+        self._set("head_dim", self.head_dim or self.hidden // self.heads)
         if self.heads % self.kv_heads:
             raise InputRefused(
                 f"{self.name}: {self.heads} heads cannot share {self.kv_heads} kv heads evenly; "
@@ -98,8 +92,9 @@ class Transformer:
             )
         if self.top_k and not self.experts:
             raise InputRefused(f"{self.name}: top_k is {self.top_k} without experts; leave it out")
-        if self.norm not in NORMS:
-            raise InputRefused(f"{self.name}: there is no norm {self.norm!r}; use {' or '.join(NORMS)}")
+
+    def _set(self, name: str, value) -> None:
+        object.__setattr__(self, name, value)
 
     @property
     def query_width(self) -> int:
@@ -185,8 +180,8 @@ class Transformer:
         flash attention works and some frameworks report. Norms, softmax and activation function are left out.
         "Efficient Large-Scale Language Model Training on GPU Clusters" (2021), appendix.
         """
-        s = np.asarray(self.sequence if sequence is None else sequence, float)
-        tokens = np.asarray(batch, float) * s
+        s = _above_zero(self.sequence if sequence is None else sequence, "sequence")
+        tokens = _above_zero(batch, "batch") * s
         h, q, kv = self.hidden, self.query_width, self.kv_width
         seen = (s + 1) / 2 if causal else s
         visited = self.top_k if self.experts else 1
@@ -215,11 +210,12 @@ class Transformer:
     def hardware_flops(self, batch=1, sequence=None, recompute="none", causal=False):
         """FLOPs that the GPU really does: ``model_flops`` and what is computed again before the backward.
 
-        ``full`` repeats the forward of the layers (not of the head), ``selective`` scores and context only
-        ("Reducing Activation Recomputation in Large Transformer Models", 2022, section 5).
+        ``full`` repeats the forward of the layers (not of the head), ``selective`` that of scores and context
+        ("Reducing Activation Recomputation in Large Transformer Models", 2022, section 5; the HFU printed
+        there for selective counts three times as much as is repeated, as if its backward ran twice too).
         """
-        if recompute not in RECOMPUTE:
-            raise InputRefused(f"there is no recompute {recompute!r}; use {', '.join(RECOMPUTE)}")
+        if not isinstance(recompute, str) or recompute not in RECOMPUTE:
+            raise InputRefused(f"there is no recompute {shown(recompute)}; use {', '.join(RECOMPUTE)}")
         forward = self.forward_flops(batch, sequence, causal)
         again = {"none": (), "selective": ("scores", "context"), "full": set(forward) - {"head"}}[recompute]
         repeated = sum(np.asarray(forward[name]) for name in forward if name in again)
@@ -231,16 +227,21 @@ class Transformer:
         ``peak``: dense FLOP/s of one GPU at the precision used; the vendor's sparse figure is twice that and
         halves the answer. "PaLM" (2022), appendix B.
         """
-        seconds, count = np.asarray(step_seconds, float), np.asarray(gpus, float)
-        if not (np.all(seconds > 0) and np.all(count > 0) and np.all(np.asarray(peak, float) > 0)):
-            raise InputRefused("seconds, GPUs and peak must be above 0; correct the one that is not")
+        seconds, count = _above_zero(step_seconds, "step_seconds"), _above_zero(gpus, "gpus")
         done = (
             self.model_flops(batch, causal=causal)
             if recompute is None
             else self.hardware_flops(batch, recompute=recompute, causal=causal)
         )
-        return plain(np.asarray(done) / (seconds * count * np.asarray(peak, float)))
+        return plain(np.asarray(done) / (seconds * count * _above_zero(peak, "peak")))
 
-    def with_sequence(self, sequence: int) -> "Transformer":
-        """The same model trained at another sequence length; learned positions stay as they are."""
-        return replace(self, sequence=sequence)
+
+def _above_zero(value, name: str) -> np.ndarray:
+    """The number or numbers as floats; refused: what is not a number, not above 0 or not finite."""
+    try:
+        array = np.asarray(value, float)
+    except (TypeError, ValueError, OverflowError):
+        array = np.asarray(np.nan)
+    if not np.all((array > 0) & np.isfinite(array)) or np.asarray(value).dtype.kind not in "iuf":
+        raise InputRefused(f"{name} is {shown(value)}; give a number above 0")
+    return array

@@ -97,7 +97,7 @@ def bucket_warnings(cap: float, half: float, first: float = FIRST_CAP) -> list[s
         )
     if first < min(half, cap):
         says.append(
-            f"the first bucket stays at {format_size(first)} whatever the cap is, below {format_size(half)}; "
-            "it starts early and alone, which costs one latency"
+            f"the first bucket stays at {format_size(first)}, below {format_size(half)}: it starts early, "
+            "for one latency more"
         )
     return says

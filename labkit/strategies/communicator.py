@@ -7,6 +7,7 @@ the two of bf16, which is what travels in training.
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
@@ -14,6 +15,8 @@ from labkit.collectives import Trace, run, trace
 from labkit.errors import InputRefused
 
 BYTES_PER_ELEMENT = 2.0
+
+_trace = cache(trace)  # a layer calls the same few over and over
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +53,7 @@ class Communicator:
     def all_reduce(self, arrays: Sequence[np.ndarray], purpose: str) -> list[np.ndarray]:
         """Every rank's sum of all arrays."""
         shape = arrays[0].shape
-        rows = self._run(trace("all_reduce", "ring", len(arrays)), _rows(arrays), purpose)
+        rows = self._run(_trace("all_reduce", "ring", len(arrays)), _rows(arrays), purpose)
         return [row.reshape(shape) for row in rows]
 
     def reduce_scatter(self, arrays: Sequence[np.ndarray], purpose: str) -> list[np.ndarray]:
@@ -58,7 +61,7 @@ class Communicator:
         n, (length, *rest) = len(arrays), arrays[0].shape
         if length % n:
             raise InputRefused(f"{length} rows cannot be scattered evenly over {n} ranks; use a multiple")
-        rows = self._run(trace("reduce_scatter", "ring", n), _rows(arrays), purpose)
+        rows = self._run(_trace("reduce_scatter", "ring", n), _rows(arrays), purpose)
         return [row.reshape(length // n, *rest) for row in rows]
 
     def all_gather(self, shards: Sequence[np.ndarray], purpose: str) -> list[np.ndarray]:
@@ -66,7 +69,7 @@ class Communicator:
         n, (length, *rest) = len(shards), shards[0].shape
         # Of each row the collective reads the piece of its own rank alone.
         whole = np.tile(_rows(shards).ravel(), (n, 1))
-        rows = self._run(trace("all_gather", "ring", n), whole, purpose)
+        rows = self._run(_trace("all_gather", "ring", n), whole, purpose)
         return [row.reshape(n * length, *rest) for row in rows]
 
     def all_to_all(self, shards: Sequence[np.ndarray], cut: int, join: int, purpose: str) -> list[np.ndarray]:
@@ -77,14 +80,14 @@ class Communicator:
         pieces = [np.split(shard, n, axis=cut) for shard in shards]
         shape = pieces[0][0].shape
         rows = self._run(
-            trace("all_to_all", "pairwise", n), np.stack([_rows(row).ravel() for row in pieces]), purpose
+            _trace("all_to_all", "pairwise", n), np.stack([_rows(row).ravel() for row in pieces]), purpose
         )
         return [np.concatenate(list(row.reshape(n, *shape)), axis=join) for row in rows]
 
     def pass_on(self, arrays: Sequence[np.ndarray], purpose: str) -> list[np.ndarray]:
         """What each rank receives when all send to the next one round the ring (send_recv)."""
         shape = arrays[0].shape
-        rows = self._run(trace("send_recv", "linear", len(arrays)), _rows(arrays), purpose)
+        rows = self._run(_trace("send_recv", "linear", len(arrays)), _rows(arrays), purpose)
         return [row.reshape(shape) for row in rows]
 
     def _run(self, how: Trace, rows: np.ndarray, purpose: str) -> list[np.ndarray]:

@@ -17,7 +17,7 @@ from labkit.strategies.communicator import Call, Communicator
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Pass:
+class AttentionPass:
     """Attention over cp ranks, forward and backward, in the order of the whole sequence.
 
     ``gradients``: those of query, key and value. ``calls``: collectives and sends. ``work``: pairs of a query
@@ -49,7 +49,7 @@ def chunks_of_ranks(cp: int, balanced: bool = True) -> list[tuple[int, ...]]:
     return [(rank, 2 * cp - 1 - rank) if balanced else (rank,) for rank in range(cp)]
 
 
-def ring_attention(query, key, value, d_output, cp: int, balanced: bool = True) -> Pass:
+def ring_attention(query, key, value, d_output, cp: int, balanced: bool = True) -> AttentionPass:
     """Keys and values pass round a ring of ``cp`` ranks; in turn i a rank works on those of rank r - i.
 
     Forward each rank passes its block on cp - 1 times. Backward it does so again, together with the gradients
@@ -93,10 +93,10 @@ def ring_attention(query, key, value, d_output, cp: int, balanced: bool = True) 
     d_k, d_v = zip(*d_held, strict=True)
     parts = (outputs, d_q, d_k, d_v)
     output, *gradients = (_in_order(part, positions) for part in parts)
-    return Pass(output, tuple(gradients), talk.calls, np.array(work))
+    return AttentionPass(output, tuple(gradients), talk.calls, np.array(work))
 
 
-def all_to_all_attention(query, key, value, d_output, cp: int) -> Pass:
+def all_to_all_attention(query, key, value, d_output, cp: int) -> AttentionPass:
     """Each rank trades its positions of all heads for all positions of heads / cp, and back: 4 + 4 calls.
 
     Refused: positions, heads and kv heads that cp does not divide.
@@ -128,7 +128,7 @@ def all_to_all_attention(query, key, value, d_output, cp: int) -> Pass:
     s = query.shape[1]
     # Heads differ from rank to rank, positions do not: count pairs for the share of a rank's heads.
     work = np.full((1, cp), s * (s + 1) // 2 // cp)
-    return Pass(output, gradients, talk.calls, work)
+    return AttentionPass(output, gradients, talk.calls, work)
 
 
 class _Softmax:

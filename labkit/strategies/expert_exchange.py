@@ -72,8 +72,8 @@ def _slower(link_or_cluster: Link | Cluster, near, far) -> Link | Cluster:
     """The same machine with links so many times as slow inside and across."""
 
     def slowed(link, times):
-        rate = np.full(np.shape(times), np.inf)  # what carries nothing takes no time
-        return replace(link, bandwidth=np.divide(link.bandwidth, times, out=rate, where=times > 0))
+        # What carries nothing takes no time to speak of, and a bandwidth stays finite.
+        return replace(link, bandwidth=link.bandwidth / np.maximum(times, 1e-30))
 
     if isinstance(link_or_cluster, Link):
         return slowed(link_or_cluster, near)

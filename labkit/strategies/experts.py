@@ -107,10 +107,9 @@ def route(popular, ranks: int, tokens: int, top_k: int = 2, seed: int = 0) -> Ro
     if top_k > experts:
         raise InputRefused(f"a token cannot visit {top_k} of {experts} experts; use top_k up to {experts}")
     times = np.random.default_rng(seed).standard_exponential((ranks, tokens, experts), dtype=np.float32)
-    # A share too small for a float is never drawn, and a time of exactly 0 would have an infinite score.
-    tiny = np.finfo(np.float32).tiny
-    np.maximum(times, tiny, out=times)
-    times /= np.maximum(popular, tiny)
+    # Neither 0 (an infinite score) nor infinite (the mark of an expert already drawn) in 32 bits.
+    np.maximum(times, np.finfo(np.float32).tiny, out=times)
+    times /= np.maximum(popular, np.float32(1e-30))
     chosen, first = np.empty((ranks, tokens, top_k), dtype=int), np.empty((ranks, tokens, top_k))
     token = np.indices((ranks, tokens), sparse=True)
     for choice in range(top_k):

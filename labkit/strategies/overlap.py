@@ -3,8 +3,8 @@
 One rank, two streams. The backward pass runs block by block from the end of the model; a block's gradients
 become ready when it stops. A bucket's all_reduce starts when the bucket is full **and** the one before is
 done: one communication stream, as in PyTorch's DistributedDataParallel (Li et al. 2020, section 3.2.3). While
-it runs, computing is ``slow_down`` times slower, because both share the GPU: Galvatron (Miao et al. 2022,
-section 3.3) measured factors of 1.1 to 1.3. What an all_reduce costs is asked of a function of its bytes, so
+it runs, computing is ``slow_down`` times slower, because both share the GPU: Galvatron (Miao et al. 2022)
+measured factors of 1.1 to 1.3. What an all_reduce costs is asked of a function of its bytes, so
 that a link, a cluster or a fitted sweep can answer.
 
 ``step_timeline`` follows the events one by one; ``step_seconds`` is a recurrence over blocks that takes many

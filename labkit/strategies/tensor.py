@@ -30,7 +30,7 @@ RECOMPUTE = ("none", "selective", "full")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Pass:
+class LayerPass:
     """A forward and backward pass over t ranks.
 
     ``outputs`` and ``input_gradients``: what each rank holds, the whole array or, under sequence parallel,
@@ -57,35 +57,19 @@ def split_weights(weights: Weights, t: int) -> list[Weights]:
     [(2, 1), (2, 1), (2, 1), (2, 1)]
     """
     check_count(t, "the tensor-parallel degree")
-    why = undivided(weights.heads, weights.kv_heads, weights.up.shape[1], t)
-    if why:
-        raise InputRefused(f"tensor parallel {t} does not fit this layer: {'; '.join(why)}; choose another t")
-    copies = max(1, t // weights.kv_heads)
+    ffn, kv_heads = weights.up.shape[1], weights.kv_heads
+    if weights.heads % t or ffn % t or (kv_heads % t and t % kv_heads):
+        raise InputRefused(
+            f"{weights.heads} heads, {kv_heads} kv heads and {ffn} ffn columns do not all split over {t} "
+            "ranks (kv heads may be copied evenly instead); choose another t"
+        )
+    copies = max(1, t // kv_heads)
     cut = {name: np.split(getattr(weights, name), t, axis=0) for name in ROWS}
     for name in COLUMNS:
         of_each = copies if name in ("key", "value") else 1
         parts = np.split(getattr(weights, name), t // of_each, axis=1)
         cut[name] = [parts[rank // of_each] for rank in range(t)]
     return [replace(weights, **{name: parts[rank] for name, parts in cut.items()}) for rank in range(t)]
-
-
-def undivided(heads: int, kv_heads: int, ffn: int, t: int, vocabulary: int | None = None) -> list[str]:
-    """Why ``t`` ranks cannot split a layer of these numbers evenly; empty when they can.
-
-    KV heads may be split, or each copied to t / kv_heads ranks. ``vocabulary``, where given, is that of the
-    split embedding, padded.
-
-    >>> undivided(40, 40, 20480, 8), undivided(40, 40, 20480, 16)
-    ([], ['40 heads / 16', '40 kv heads / 16'])
-    """
-    found = [
-        f"{count:,} {name} / {t}" for count, name in ((heads, "heads"), (ffn, "ffn columns")) if count % t
-    ]
-    if kv_heads % t and t % kv_heads:
-        found.append(f"{kv_heads} kv heads / {t}")
-    if vocabulary is not None and vocabulary % t:
-        found.append(f"{vocabulary:,} words / {t}")
-    return found
 
 
 def split_layer(
@@ -98,7 +82,7 @@ def split_layer(
     sequence_parallel: bool = False,
     recompute: str = "none",
     keep_inputs: bool = False,
-) -> Pass:
+) -> LayerPass:
     """The layer of ``layer.whole_layer`` over ``t`` ranks, forward and backward.
 
     ``recompute``: ``none``, ``selective`` (the attention probabilities) or ``full`` (the whole layer, whose
@@ -122,7 +106,9 @@ def split_layer(
     else:
         bytes_saved = [saved_bytes([block[rank] for block in saved]) for rank in range(t)]
     input_gradients, gradients = ranks.backward(ranks.part(d_output), saved)
-    return Pass(outputs, input_gradients, ranks.joined(gradients, weights), ranks.talk.calls, bytes_saved)
+    return LayerPass(
+        outputs, input_gradients, ranks.joined(gradients, weights), ranks.talk.calls, bytes_saved
+    )
 
 
 class _Ranks:

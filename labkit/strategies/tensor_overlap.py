@@ -100,7 +100,7 @@ def half_batches(compute: float, all_reduce: Callable[[float], float], blocks: i
 def beside_weight_gradients(
     input_gradient: float, weight_gradient: float, all_reduce: Callable[[float], float], blocks: int = 4
 ) -> Timeline:
-    """Backward: the all_reduce of a block's input gradient runs beside ``weight_gradient`` seconds of products.
+    """Backward: a block's all_reduce of the input gradient runs beside ``weight_gradient`` s of products.
 
     The block before it needs the all_reduce, so it hides for as long as those products last.
 

@@ -12,7 +12,9 @@ from labkit.errors import InputRefused
 from labkit.intervals import intersection, intervals, length
 
 FORWARD, BACKWARD, TRANSFER = "forward", "backward", "transfer"
-COMPUTING = (FORWARD, BACKWARD)
+# The two halves of a backward, for schedules that run them apart.
+INPUT_GRADIENT, WEIGHT_GRADIENT = "input gradient", "weight gradient"
+COMPUTING = (FORWARD, BACKWARD, INPUT_GRADIENT, WEIGHT_GRADIENT)
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,7 +22,7 @@ class Timeline:
     """Blocks of time as columns of equal length, in any order.
 
     ``lane``: the rank, counted from 0 (a transfer stands on the lane of its sender); ``start``, ``stop``:
-    seconds; ``kind``: ``forward``, ``backward`` or ``transfer``; ``item``: which micro-batch. Columns that do
+    seconds; ``kind``: one of ``COMPUTING``, or ``transfer``; ``item``: which micro-batch. Columns that do
     not fit together, no block at all, or a block that stops before it starts: ``InputRefused``.
 
     >>> kind = ["forward", "transfer", "forward"]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from labkit.collectives import bucket_count
-from labkit.collectives.scaling import Setting, knee, scaling, what_it_takes
+from labkit.collectives.scaling import BACKWARD_SHARE, Setting, knee, scaling, what_it_takes
 from labkit.errors import InputRefused
 from labkit.spec import Cluster, Gpu, Link
 
@@ -68,6 +68,16 @@ def test_knee_is_where_communication_passes_compute():
     rows = scaling([found - 8, found], ONE_PORT, STRONG)
     assert rows.communication[0] < rows.compute[0]
     assert rows.communication[1] >= rows.compute[1]
+
+
+def test_communication_outgrows_the_backward_pass_long_before_all_of_compute():
+    """Weak, 1.8 s of compute: 1.6 (1 - 1/N) s + 20 us (N - 1) passes 1.2 s at 16 ranks, 1.8 s at 10,016."""
+    weak = Setting(gradient=20e9, compute=1.8, mode="weak")
+    assert knee(ONE_PORT, weak, budget=BACKWARD_SHARE) == 16
+    by_hand = next(n for n in range(16, 20_000, 8) if 1.6 * (1 - 1 / n) + 20e-6 * (n - 1) >= 1.8)
+    assert knee(ONE_PORT, weak) == by_hand
+    with pytest.raises(InputRefused, match="budget is 0"):
+        knee(ONE_PORT, weak, budget=0)
 
 
 def test_weak_scaling_may_have_no_knee():

@@ -66,10 +66,14 @@ EXPECTED = {
         "8.3x with 1 x 25, 1.5x with 8 x 50",
     ],
     "2.4-f": ["4 per host, domain 72"],
+    # Compute 16 x 6 x 13e9 x 8192 / (312e12 x 0.839 x 8) = 4.88 s, of AllReduces 16 x 32 layers; gradients of
+    # 3.25 GB through 1/8 of the ports (1.04 s, or 0.13). A layer has half of one 25 GB/s port:
+    # 4 (14 x 5.06 µs + 1.75 S / 12.5).
     "2.4-b": [
-        "inside a node 2.59 ms",
-        "47.3 ms, 18.3x",
-    ],  # half of one 25 GB/s port: 4 (14 x 5.06 µs + 1.75 S / 12.5)
+        "1 x 25 GB/s: 7.25 s and 29.1 s, 4.0x",
+        "8 x 25 GB/s: 6.34 s and 8.05 s, 1.3x",
+        "inside a node 2.59 ms, over two 47.3 ms, 18.3x",
+    ],
     "2.4-g": ["2.7 µs (4.5x)", "14 µs (4.1x)", "5 µs (8.3x)"],
     "2.4-h": ["28c at m = 16, 52c at 32", "6c with 7 in flight instead of 4", "GPipe 6c", "1.68 ms"],
     "5.1-a": ["107 %"],

@@ -8,7 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labkit.errors import InputRefused
-from labkit.planner.memory import smallest_ranks, state_bytes
+from labkit.planner.memory import (
+    FP32,
+    FP32_GRADIENTS,
+    MIXED,
+    Recipe,
+    largest_model,
+    layer_activation_bytes,
+    smallest_ranks,
+    state_bytes,
+)
+from labkit.strategies.layer import random_layer
+from labkit.strategies.tensor import split_layer
 
 
 def test_published_stages():
@@ -17,6 +28,40 @@ def test_published_stages():
         [54.4375, 28.84375, 3.25]
     )
     assert [state_bytes(7e9, 8, stage) / 1e9 for stage in range(3)] == pytest.approx([112, 38.5, 26.25])
+
+
+def test_recipes():
+    """Claims 3.1-g and 3.1-h: 16 and 18 bytes per parameter; 13 B: 208 and 234 GB; sharded 6 + 12/N."""
+    assert [recipe.total for recipe in (MIXED, FP32_GRADIENTS, FP32)] == [16, 18, 16]
+    assert state_bytes(13e9, recipe=FP32_GRADIENTS) == 234e9
+    assert state_bytes(13e9, 8, 1, FP32_GRADIENTS) == 97.5e9
+    assert state_bytes(1e9, 8, 3, Recipe(master=0, second_moment=0)) == 1e9
+    assert smallest_ranks(10e9, 80e9, 1, FP32_GRADIENTS) == 7  # 60 GB kept, 120/n below 20
+
+
+@given(
+    memory=st.floats(1e9, 1e12),
+    n=st.integers(1, 64),
+    stage=st.integers(0, 3),
+    recipe=st.sampled_from([MIXED, FP32_GRADIENTS, FP32]),
+)
+def test_the_largest_model_fills_the_memory(memory, n, stage, recipe):
+    assert state_bytes(largest_model(memory, n, stage, recipe), n, stage, recipe) == pytest.approx(memory)
+
+
+def test_one_billion_parameters_need_16_gb_and_80_gb_hold_five():
+    assert state_bytes(1e9) == 16e9
+    assert largest_model(80e9) == 5e9
+    assert largest_model(np.array([80e9, 141e9]), recipe=FP32_GRADIENTS) == pytest.approx(
+        [80e9 / 18, 141e9 / 18]
+    )
+
+
+@pytest.mark.parametrize("bytes_each", [dict(weights=-1.0), dict.fromkeys(("weights", "gradients"), 0.0)])
+def test_recipes_that_cannot_be_are_refused(bytes_each):
+    nothing = dict.fromkeys(("master", "first_moment", "second_moment"), 0.0)
+    with pytest.raises(InputRefused, match="bytes per parameter"):
+        Recipe(**bytes_each, **nothing)
 
 
 def test_ten_billion_parameters_have_no_single_card_figure():
@@ -53,3 +98,66 @@ def test_arrays():
 def test_states_that_cannot_be_are_refused(arguments, words):
     with pytest.raises(InputRefused, match=words):
         state_bytes(*arguments)
+
+
+# ---- activations of one layer: Korthikanti et al. (2022), table 2
+
+
+SHAPE = dict(sequence=2048, micro_batch=4, hidden=5120, heads=40)
+UNIT = 2048 * 4 * 5120  # s b h
+
+
+def test_published_activations():
+    scores = 5 * 40 * 2048 / 5120  # 5 a s / h = 80
+    assert layer_activation_bytes(**SHAPE) == UNIT * (34 + scores)
+    assert layer_activation_bytes(**SHAPE, tp=8) == UNIT * (10 + 24 / 8 + scores / 8)
+    assert layer_activation_bytes(**SHAPE, tp=8, sequence_parallel=True) == UNIT * (34 + scores) / 8
+    assert layer_activation_bytes(**SHAPE, recompute="full") == 2 * UNIT
+    assert layer_activation_bytes(**SHAPE, tp=8, recompute="full") == 2 * UNIT
+
+
+def test_sequence_parallel_at_eight_is_three_times_less():
+    units = [
+        layer_activation_bytes(**SHAPE, tp=8, sequence_parallel=sp, recompute="selective") / UNIT
+        for sp in (False, True)
+    ]
+    assert units == [13, 4.25] and units[0] / units[1] == pytest.approx(3.06, abs=0.005)
+
+
+def test_a_175b_layer_as_published():
+    """Table 2's setting: a 96, s 2048, h 12288 makes 5 a s / h = 80; the paper says the scores are 70 %."""
+    whole = layer_activation_bytes(2048, 1, 12288, 96)
+    assert 1 - layer_activation_bytes(2048, 1, 12288, 96, recompute="selective") / whole == pytest.approx(
+        0.70, abs=0.005
+    )
+
+
+@given(
+    tp=st.sampled_from([1, 2, 4, 8]),
+    recompute=st.sampled_from(["selective", "full"]),
+    sequence_parallel=st.booleans(),
+)
+def test_activations_are_those_that_the_split_layer_really_keeps(tp, recompute, sequence_parallel):
+    split = split_layer(
+        *random_layer(16, 8, 8, 4), tp, recompute=recompute, sequence_parallel=sequence_parallel
+    )
+    assert set(split.saved) == {layer_activation_bytes(16, 1, 32, 8, tp, sequence_parallel, recompute)}
+
+
+def test_activations_of_arrays():
+    tp, recompute = np.array([1, 8]), np.array(["none", "full"])
+    expected = [layer_activation_bytes(**SHAPE), layer_activation_bytes(**SHAPE, tp=8, recompute="full")]
+    assert layer_activation_bytes(**SHAPE, tp=tp, recompute=recompute).tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"hidden": 0}, "must be above 0"),
+        ({"tp": 0}, "at least 1, not 0"),
+        ({"recompute": "some"}, "no recompute some"),
+    ],
+)
+def test_activations_that_cannot_be_are_refused(change, words):
+    with pytest.raises(InputRefused, match=words):
+        layer_activation_bytes(**{**SHAPE, **change})

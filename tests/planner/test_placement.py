@@ -13,7 +13,9 @@ from labkit.planner.placement import (
     host_link,
     placement,
     rate_for_crossing_cost,
+    step_on_side,
     tensor_layer,
+    tensor_time,
 )
 from labkit.planner.traffic import Workload
 from labkit.spec import Cluster, Gpu, Link
@@ -128,3 +130,58 @@ def test_at_the_needed_bandwidth_the_share_is_the_budget():
         free = replace(cluster(), intra=Link(0.0, row.bandwidth_needed))
         again = next(other for other in placement(PLAN, free) if other.strategy == row.strategy)
         assert again.share_inside == pytest.approx(0.10, rel=1e-9)
+
+
+# ---- seconds by degree, and the step on both sides of the boundary
+
+
+def test_tensor_time_by_hand():
+    """13 B, 8192 tokens: 1.024 s of one card's compute; 32 x 4 ring all_reduces of 80 MiB."""
+    one_port = replace(cluster(), nics_per_node=1)
+    times = tensor_time(GUIDE, one_port, np.array([1, 8, 16]))
+    one = 6 * 13e9 * 8192 / 156e12
+    assert times.compute == pytest.approx(one / np.array([1, 8, 16]))
+    assert times.latency == pytest.approx(128 * 5e-6 * np.array([0, 14, 30]))
+    volume = 128 * 2 * 80 * 2**20 * np.array([0, 7 / 8, 15 / 16])
+    assert times.bandwidth == pytest.approx(volume / [235e9, 235e9, 25e9])
+    assert times.total == pytest.approx(times.compute + times.communication)
+
+
+def test_tensor_time_counts_every_micro_batch():
+    twice = replace(GUIDE, micro_batches=2)
+    assert tensor_time(twice, cluster(), 8).total == pytest.approx(2 * tensor_time(GUIDE, cluster(), 8).total)
+
+
+def test_smaller_micro_batches_leave_the_bytes_and_multiply_the_latency():
+    """3.2-i at a fixed 64 samples."""
+    micro = np.array([1, 2, 4, 8])
+    times = tensor_time(replace(GUIDE, micro_batch=micro, micro_batches=64 / micro), cluster(), 8)
+    assert times.bandwidth == pytest.approx(times.bandwidth[0])
+    assert times.compute == pytest.approx(times.compute[0])
+    assert times.latency == pytest.approx(times.latency[0] / micro)
+
+
+def test_the_step_on_both_sides_by_hand():
+    """TP 8 x DP 2 on two nodes of eight: the group that crosses has 1 of 8 members, or 4 of 8, in a node."""
+    work, place = replace(GUIDE, micro_batches=8), cluster()
+    compute, gradients = 8 * 6 * 13e9 * 8192 / 156e12 / 8, 13e9 * 2 / 8
+    calls, payload, ring = 8 * 128, 80 * 2**20, 2 * 7 / 8
+    right = step_on_side(work, place, 8, 2, ports=1, port_rate=25e9)
+    assert right.compute == pytest.approx(compute)
+    assert right.tensor == pytest.approx(calls * (14 * 5e-6 + ring * payload / 235e9))
+    assert right.data == pytest.approx(2 * 5e-6 + gradients / (25e9 / 8))
+    wrong = step_on_side(work, place, 8, 2, tensor_inside=False, ports=1, port_rate=25e9)
+    assert wrong.compute == right.compute
+    assert wrong.tensor == pytest.approx(calls * (14 * 5e-6 + ring * payload / 12.5e9))
+    assert wrong.data == pytest.approx(2 * 5e-6 + gradients / 235e9)
+
+
+def test_inside_one_host_the_order_does_not_matter():
+    place = cluster()
+    work = replace(GUIDE, micro_batches=8)
+    assert step_on_side(work, place, 4, 2) == step_on_side(work, place, 4, 2, tensor_inside=False)
+
+
+def test_steps_that_do_not_fill_hosts_are_refused():
+    with pytest.raises(InputRefused, match="8 x 3 ranks do not fill domains of 72"):
+        step_on_side(GUIDE, replace(cluster(), domain=72), 8, 3)

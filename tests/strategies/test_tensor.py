@@ -6,9 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labkit.errors import InputRefused
+from labkit.planner.traffic import Workload, tensor_parallel
 from labkit.strategies.communicator import sent_per_rank, tally
 from labkit.strategies.layer import BLOCKS, KEEP, norm, random_layer, saved_bytes, whole_layer
-from labkit.strategies.tensor import RECOMPUTE, split_layer, split_mlp, split_weights, undivided
+from labkit.strategies.tensor import RECOMPUTE, split_layer, split_mlp, split_weights
 
 SMALL = dict(positions=8, heads=8, head_dim=2, ffn=24)
 
@@ -128,6 +129,14 @@ def test_two_all_reduces_forward_and_two_backward(recompute, again):
     assert sent_per_rank(split.calls) == (4 + again) * 256 * 2 * 3 / 4
 
 
+@pytest.mark.parametrize(("recompute", "per_layer"), [("none", 4), ("full", 6)])
+def test_the_bill_of_one_layer_is_what_it_really_sent(recompute, per_layer):
+    work = Workload(parameters=1, layers=1, hidden=16, sequence=8)
+    (row,) = tensor_parallel(work, 4, per_layer=per_layer)
+    calls = split_layer(*random_layer(**SMALL), 4, recompute=recompute).calls
+    assert row.bytes_per_rank == sent_per_rank(calls) and row.count == len(calls)
+
+
 def test_sequence_parallel_cuts_each_all_reduce_in_two_halves_of_equal_bytes():
     inputs = random_layer(**SMALL)
     plain = split_layer(*inputs, 4)
@@ -234,28 +243,18 @@ def test_rows_first_without_it_is_wrong():
     assert np.abs(output - right).max() > 1
 
 
-# ---- refusals, and the numbers behind them
-
-
-@pytest.mark.parametrize(
-    ("numbers", "words"),
-    [
-        ((52, 52, 17920, 8), ["52 heads / 8", "52 kv heads / 8"]),
-        ((40, 10, 17920, 4), ["10 kv heads / 4"]),
-        ((12, 2, 3072, 4), []),
-        ((40, 40, 20480, 16), ["40 heads / 16", "40 kv heads / 16"]),
-        ((96, 96, 49152, 6, 151552), ["151,552 words / 6"]),
-        ((8, 8, 100, 8), ["100 ffn columns / 8"]),
-    ],
-)
-def test_what_a_degree_does_not_divide(numbers, words):
-    assert undivided(*numbers) == words
+# ---- refusals
 
 
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: split_layer(*random_layer(**SMALL), 3), r"tensor parallel 3 does not fit .* 8 heads / 3"),
+        (
+            lambda: split_layer(*random_layer(**SMALL), 3),
+            "8 heads, 8 kv heads and 24 ffn columns do not all split over 3 ranks",
+        ),
+        (lambda: split_layer(*random_layer(heads=12, kv_heads=3), 4), "12 heads, 3 kv heads and 192 ffn"),
+        (lambda: split_layer(*random_layer(heads=8, ffn=12), 8), "12 ffn columns"),
         (lambda: split_layer(*random_layer(**SMALL), 0), "tensor-parallel degree"),
         (lambda: split_layer(*random_layer(**SMALL), 2, recompute="some"), "no recompute 'some'"),
         (

@@ -2,11 +2,17 @@
 
 from labkit.show.labs.alpha_beta import alpha_beta, on_your_link
 from labkit.show.labs.bus_bandwidth import bus_bandwidth
+from labkit.show.labs.data_parallel_knee import data_parallel_knee
+from labkit.show.labs.expert_skew import expert_skew
+from labkit.show.labs.gradient_buckets import gradient_buckets
 from labkit.show.labs.link_use import link_use
+from labkit.show.labs.pipeline_schedule import pipeline_schedule
 from labkit.show.labs.pipeline_transfer import pipeline_transfer
 from labkit.show.labs.ring_walk import ring_walk
 from labkit.show.labs.scaling_story import scaling_story
 from labkit.show.labs.sweep_fit import sweep_fit
+from labkit.show.labs.tensor_degree import tensor_degree
+from labkit.show.labs.tensor_micro_batch import tensor_micro_batch
 from labkit.show.labs.topology_cliff import topology_cliff
 from labkit.show.labs.trace_rounds import trace_rounds
 from labkit.show.labs.volume_by_ranks import volume_by_ranks
@@ -14,12 +20,18 @@ from labkit.show.labs.volume_by_ranks import volume_by_ranks
 __all__ = [
     "alpha_beta",
     "bus_bandwidth",
+    "data_parallel_knee",
+    "expert_skew",
+    "gradient_buckets",
     "link_use",
     "on_your_link",
+    "pipeline_schedule",
     "pipeline_transfer",
     "ring_walk",
     "scaling_story",
     "sweep_fit",
+    "tensor_degree",
+    "tensor_micro_batch",
     "topology_cliff",
     "trace_rounds",
     "volume_by_ranks",

@@ -8,14 +8,15 @@ from functools import cache
 
 import numpy as np
 from matplotlib.lines import Line2D
-from matplotlib.patches import Patch, PathPatch
-from matplotlib.path import Path
+from matplotlib.patches import Patch
 
 from labkit.errors import InputRefused
-from labkit.show import theme
+from labkit.show import blocks, theme
+from labkit.show.blocks import COLOURS, END_LINE, TRANSFER_LINE
 from labkit.show.lab import Lab
+from labkit.strategies import pipeline
 from labkit.strategies.pipeline import gpipe, one_f_one_b, peak_in_flight, simulate
-from labkit.strategies.timeline import BACKWARD, FORWARD, Timeline
+from labkit.strategies.timeline import BACKWARD, FORWARD
 from labkit.units import digits
 
 FORWARD_TIME, BACKWARD_TIME = 1.0, 2.0
@@ -24,18 +25,15 @@ SCHEDULES = {
     "1F1B, doubled warm-up": lambda p, m: one_f_one_b(p, m, warmup=2),
     "GPipe": gpipe,
 }
-COLOURS = {FORWARD: theme.COLOURS["compute"], BACKWARD: theme.COLOURS["context"]}
-TRANSFER_LINE = {"color": theme.COLOURS["communication"], "linewidth": 1.0}
-END = {"color": theme.COLOURS["text"], "linewidth": 2.0}
+KINDS = (FORWARD, BACKWARD)
 END_WITHOUT = {"color": theme.COLOURS["text"], "linewidth": 1.2, "linestyle": (0, (3, 2))}
-BLOCK = 0.62  # height of a block; the rest of a stage's row shows the transfers to the next
 
 
 @dataclass(frozen=True)
 class Run:
     """One schedule: its timeline, its step without transfers, its most micro-batches in flight on a stage."""
 
-    timeline: Timeline
+    timeline: pipeline.Run
     without: float
     peak: int
 
@@ -71,7 +69,7 @@ def compute(p: int = 4, m: int = 16, c: float = 0.5) -> Result:
     return Result(p, m, c, runs, _span("plain 1F1B", p, m, 1.0))
 
 
-def _simulate(name: str, p: int, m: int, c: float) -> Timeline:
+def _simulate(name: str, p: int, m: int, c: float) -> pipeline.Run:
     return simulate(SCHEDULES[name](p, m), FORWARD_TIME, BACKWARD_TIME, c)
 
 
@@ -91,7 +89,7 @@ def build(figure) -> list[dict]:
         ax.tick_params(length=0)
         ax.xaxis.set_visible(ax is made[-1])
         ax.xaxis.get_major_locator().set_params(integer=True)
-        lines = [ax.plot([], [], zorder=4, **END)[0], ax.plot([], [], zorder=4, **END_WITHOUT)[0]]
+        lines = [ax.plot([], [], zorder=4, **END_LINE)[0], ax.plot([], [], zorder=4, **END_WITHOUT)[0]]
         panels.append(
             {
                 "name": name,
@@ -99,9 +97,9 @@ def build(figure) -> list[dict]:
                 "limits": None,
                 # Few letters: drawing text costs more than drawing all blocks.
                 "words": ax.text(1, 1.03, "", transform=ax.transAxes, ha="right", va="bottom"),
-                "idle": _patch(ax, facecolor=theme.COLOURS["idle"], zorder=1),
-                "transfers": _patch(ax, fill=False, zorder=2, **TRANSFER_LINE),
-                **{kind: _patch(ax, facecolor=colour, zorder=3) for kind, colour in COLOURS.items()},
+                "idle": blocks.patch(ax, facecolor=theme.COLOURS["idle"], zorder=1),
+                "transfers": blocks.patch(ax, fill=False, zorder=2, **TRANSFER_LINE),
+                **{kind: blocks.patch(ax, facecolor=COLOURS[kind], zorder=3) for kind in KINDS},
                 "end": lines[0],
                 "without": lines[1],
             }
@@ -112,7 +110,7 @@ def build(figure) -> list[dict]:
         Patch(color=COLOURS[BACKWARD], label="backward"),
         Patch(color=theme.COLOURS["idle"], label="idle"),
         Line2D([], [], label="transfer", **TRANSFER_LINE),
-        Line2D([], [], label="end", **END),
+        Line2D([], [], label="end", **END_LINE),
         Line2D([], [], label="end at c = 0", **END_WITHOUT),
     ]
     place = {"loc": "upper left", "bbox_to_anchor": (0.09, 0.985), "borderaxespad": 0.2, "borderpad": 0}
@@ -127,17 +125,17 @@ def update(panels: list[dict], result: Result) -> list | None:
     for panel in panels:
         run = result.runs[panel["name"]]
         t = run.timeline
-        for kind in COLOURS:
+        for kind in KINDS:
             chosen = t.kind == kind
-            panel[kind].set_path(_rectangles(t.lane[chosen], t.start[chosen], t.stop[chosen] - seam))
+            panel[kind].set_path(blocks.rectangles(t.lane[chosen], t.start[chosen], t.stop[chosen] - seam))
         stages = np.arange(result.p)
-        panel["idle"].set_path(_rectangles(stages, 0 * stages, 0 * stages + t.span))
-        panel["transfers"].set_path(_slants(t, result))
+        panel["idle"].set_path(blocks.rectangles(stages, 0 * stages, 0 * stages + t.span))
+        panel["transfers"].set_path(blocks.slants(t, np.full(result.p - 1, result.c)))
         longer = f" (+{digits(result.longer(panel['name']))}c)" if result.c else ""
         panel["words"].set_text(f"step {digits(t.span, 4)}{longer}")
         for line, x in ((panel["end"], t.span), (panel["without"], run.without)):
             line.set_data([x, x], [-0.5, result.p - 0.5])
-        moved += [panel[part] for part in ("idle", "transfers", *COLOURS, "without", "end", "words")]
+        moved += [panel[part] for part in ("idle", "transfers", *KINDS, "without", "end", "words")]
     return None if _limits_moved(panels, result) else moved
 
 
@@ -151,37 +149,6 @@ def _limits_moved(panels: list[dict], result: Result) -> bool:
         panel["axes"].set(xlim=(0, result.longest * 1.01), ylim=(result.p - 0.5, -0.5))
         panel["axes"].set_yticks([0, result.p - 1], ["stage 0", f"{result.p - 1}"])
     return True
-
-
-def _patch(ax, linewidth=0, **look) -> PathPatch:
-    """An empty shape: one path for all blocks of a kind draws several times faster than one for each."""
-    return ax.add_patch(PathPatch(Path(np.zeros((1, 2))), linewidth=linewidth, snap=False, **look))
-
-
-def _path(shapes: np.ndarray) -> Path:
-    """One path through the corners of many shapes, shape (shapes, corners, 2)."""
-    codes = np.full(shapes.shape[:2], Path.LINETO, dtype=Path.code_type)
-    codes[:, 0] = Path.MOVETO
-    return Path(shapes.reshape(-1, 2), codes.ravel())
-
-
-def _rectangles(lane, start, stop) -> Path:
-    """One rectangle per block, in the row of its lane."""
-    low, high = lane - BLOCK / 2, lane + BLOCK / 2
-    return _path(
-        np.stack([np.stack([start, start, stop, stop], -1), np.stack([low, high, high, low], -1)], -1)
-    )
-
-
-def _slants(t: Timeline, result: Result) -> Path:
-    """One line per transfer, from the sender's row to the receiver's."""
-    segments = []
-    for kind, way, last in ((FORWARD, 1, result.p - 1), (BACKWARD, -1, 0)):
-        sends = (t.kind == kind) & (t.lane != last)
-        x, y = t.stop[sends], t.lane[sends] + way * BLOCK / 2
-        arrives = y + way * (1 - BLOCK)
-        segments.append(np.stack([np.stack([x, x + result.c], -1), np.stack([y, arrives], -1)], -1))
-    return _path(np.concatenate(segments))
 
 
 def readout(result: Result) -> list[str]:

@@ -1,8 +1,8 @@
 """Orders: what each rank of a pipeline does, one operation after the other.
 
-The model is cut into **stages**, 0 at the input; each **rank** has one of them, or v when its share is cut into
-v chunks. An order holds, for each rank, its operations ``(kind, micro-batch, stage)``. Which order is used is
-the schedule; which rank has which stage, and when everything happens, follow from the order.
+The model is cut into **stages**, 0 at the input; each **rank** has one of them, or v when its share is cut
+into v chunks. An order holds, for each rank, its operations ``(kind, micro-batch, stage)``. Which order is
+used is the schedule; which rank has which stage, and when everything happens, follow from the order.
 """
 
 from dataclasses import dataclass
@@ -21,9 +21,10 @@ SPLIT = (FORWARD, INPUT_GRADIENT, WEIGHT_GRADIENT)
 
 @dataclass(frozen=True)
 class Coded:
-    """An order as numbers: operation = (kind x stages + stage) x m + micro-batch, kinds counted as in ``kinds``.
+    """An order as numbers: the code of an operation is (kind x stages + stage) x m + micro-batch.
 
-    ``rank_of``: the rank of each stage; ``codes``: the operations of each rank.
+    ``kinds``: the kinds in the order in which they are counted; ``rank_of``: the rank of each stage;
+    ``codes``: the operations of each rank.
     """
 
     kinds: tuple[str, ...]
@@ -41,9 +42,6 @@ class Coded:
         """Stages of the model, v for each rank."""
         return len(self.rank_of)
 
-    def __str__(self):
-        return f"{self.p} ranks, {self.stages} stages, {self.m} micro-batches"
-
     def name(self, code: int) -> str:
         """An operation in words."""
         group, k = divmod(code, self.m)
@@ -59,52 +57,49 @@ def coded(order: Order) -> Coded:
     """
     if not order or not all(order):
         raise InputRefused("the order is empty for some rank; give a list of operations for each rank")
-    found = {kind for rank in order for kind, _, _ in rank}
+    columns = [tuple(zip(*rank, strict=True)) for rank in order]
+    found = set().union(*(kind for kind, _, _ in columns))
     kinds = SPLIT if found & {INPUT_GRADIENT, WEIGHT_GRADIENT} else WHOLE
     if found - set(kinds):
         raise InputRefused(
             f"an order has the operations {', '.join(WHOLE)} or {', '.join(SPLIT)}; this one has "
             f"{', '.join(sorted(found))}: use one set throughout"
         )
-    rank_of = _ranks_of_stages(order)
-    stages = len(rank_of)
-    m = 1 + max(k for _, k, _ in order[0])
-    base = {kind: number * stages * m for number, kind in enumerate(kinds)}
+    rank_of = _ranks_of_stages([set(stage) for _, _, stage in columns])
+    m = 1 + max(columns[0][1])
+    for rank, (_, k, _) in enumerate(columns):
+        if min(k) < 0 or max(k) >= m:
+            raise InputRefused(
+                f"rank {rank} runs micro-batch {min(k) if min(k) < 0 else max(k)}, rank 0 runs 0 to {m - 1}; "
+                "let all ranks run the same micro-batches, counted from 0"
+            )
+    base = {kind: number * len(rank_of) * m for number, kind in enumerate(kinds)}
     codes = [[base[kind] + stage * m + k for kind, k, stage in rank] for rank in order]
     result = Coded(kinds, m, rank_of, codes)
-    _check_each_once(result, order)
+    _check_each_once(result)
     return result
 
 
-def _ranks_of_stages(order: Order) -> list[int]:
-    """The rank that has each stage."""
+def _ranks_of_stages(owned: list[set[int]]) -> list[int]:
+    """The rank that has each stage, from the stages that each rank has."""
     owners: dict[int, int] = {}
-    for rank, operations in enumerate(order):
-        for stage in {stage for _, _, stage in operations}:
+    for rank, stages in enumerate(owned):
+        for stage in stages:
             if owners.setdefault(stage, rank) != rank:
                 raise InputRefused(
                     f"stage {stage} is on rank {owners[stage]} and on rank {rank}; give it to one of them"
                 )
-    chunks = len(owners) / len(order)
-    if sorted(owners) != list(range(len(owners))) or set(np.bincount(list(owners.values()))) != {chunks}:
+    if sorted(owners) != list(range(len(owners))) or len({len(stages) for stages in owned}) > 1:
         raise InputRefused(
-            f"the stages {sorted(owners)} do not lie evenly on {len(order)} ranks; "
+            f"the stages {sorted(owners)} do not lie evenly on {len(owned)} ranks; "
             "number them from 0 and give every rank as many"
         )
     return [owners[stage] for stage in range(len(owners))]
 
 
-def _check_each_once(result: Coded, order: Order) -> None:
+def _check_each_once(result: Coded) -> None:
     """Every stage runs every micro-batch once in each kind."""
     expected = len(result.kinds) * result.stages * result.m
-    for rank, operations in enumerate(order):
-        least = min(k for _, k, _ in operations)
-        most = max(k for _, k, _ in operations)
-        if least < 0 or most >= result.m:
-            raise InputRefused(
-                f"rank {rank} runs micro-batch {least if least < 0 else most}, rank 0 runs 0 to "
-                f"{result.m - 1}; let all ranks run the same micro-batches, counted from 0"
-            )
     times = np.bincount(np.concatenate([np.array(rank) for rank in result.codes]), minlength=expected)
     wrong = np.flatnonzero(times != 1)
     if wrong.size:

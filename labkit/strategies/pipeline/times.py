@@ -34,12 +34,13 @@ def stage_times(
     """Times of ``stages`` stages, each argument one value or one per stage (``transfer``: per boundary).
 
     With v chunks per rank a stage is one chunk: ``stages`` = p v, and a chunk takes 1/v of the rank's time.
-    ``weight_gradient`` is half of ``backward`` unless given: a matrix product has two gradients of equal FLOPs.
-    ``embedding`` and ``head``: seconds forward of the vocabulary's work, twice as many backward, half of these
-    for the weights. It sits on the first and the last stage, or, ``spread``, evenly on all (vocabulary
-    parallelism: Yeung et al. 2024, "Balancing Pipeline Parallelism with Vocabulary Parallelism"; the
-    exchanges it needs are not in it). Refused: times not finite, not above zero (``transfer``, ``embedding``,
-    ``head``: below zero), of another shape, and a weight gradient that is not less than its backward.
+    ``weight_gradient`` is half of ``backward`` unless given: a matrix product has two gradients of equal
+    FLOPs. ``embedding`` and ``head``: seconds forward of the vocabulary's work, twice as many backward, half
+    of these for the weights. It sits on the first and the last stage, or, ``spread``, evenly on all
+    (vocabulary parallelism: Yeung et al. 2024, "Balancing Pipeline Parallelism with Vocabulary Parallelism";
+    the exchanges it needs are not in it). Refused: times not finite, not above zero (``transfer``,
+    ``embedding``, ``head``: below zero), of another shape, and a weight gradient that is not less than its
+    backward.
 
     >>> stage_times(4, 1, 2, head=0.5).forward.tolist()
     [1.0, 1.0, 1.0, 1.5]

@@ -35,7 +35,7 @@ def zb_h2(p: int, m: int) -> Order:
 
 
 def _put_off(i: int, m: int, ahead: int, put_off: int) -> list:
-    """One rank: after ``ahead`` forwards a forward, an input gradient and the weight gradient it can afford."""
+    """One rank: ``ahead`` forwards, then a forward, an input gradient and a weight gradient in turn."""
     ahead = min(ahead, m)
     operations = [(FORWARD, k, i) for k in range(ahead)]
     for k in range(m):

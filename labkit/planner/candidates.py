@@ -1,0 +1,142 @@
+"""The plans that the four-step choice picks from: every legal cut tp x pp of a model over all GPUs."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from labkit.errors import InputRefused
+from labkit.planner.stage_memory import StageMemory, peak_memory
+from labkit.spec import Cluster, Plan, Transformer
+from labkit.spec.rule import IMPOSSIBLE, divisors
+from labkit.spec.rules import RULES
+from labkit.units import format_bytes
+
+TIGHT = 4  # layers a stage: "already tight" in the guide's 3.4; fewer are thin
+_LAYERS = next(rule for rule in RULES if rule.name == "layers")
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A legal cut with the memory of its fullest rank and the layers of its fullest stage.
+
+    ``whole_batch``: its replicas share the global batch evenly. ``options``: the other fields of its plan.
+    """
+
+    tp: int
+    pp: int
+    dp: int
+    memory: StageMemory
+    layers: float
+    whole_batch: bool
+    options: dict = field(repr=False)
+
+    @property
+    def thin(self) -> bool:
+        """Whether a stage has fewer layers than the guide still calls tight."""
+        return self.pp > 1 and self.layers < TIGHT
+
+    @property
+    def plan(self) -> Plan:
+        """The cut as a plan."""
+        return Plan(tp=self.tp, pp=self.pp, dp=self.dp, **self.options)
+
+
+def candidates(model: Transformer, cluster: Cluster, **options) -> list[Candidate]:
+    """All cuts of the model over the whole cluster, tp from the domain's divisors, the rest to dp.
+
+    ``options`` are fields of ``Plan`` that stay as they are: batch, zero, recompute, sequence_parallel.
+    Layers that do not divide are split as evenly as they can be; experts are spread over the neighbours in
+    the domain. A plan that a rule calls impossible is left out, unless it is the batch that does not come out
+    whole.
+    """
+    cuts = np.array(
+        [
+            (tp, pp, cluster.n_gpus // (tp * pp))
+            for tp in divisors(cluster.domain)
+            if cluster.n_gpus % tp == 0
+            for pp in divisors(cluster.n_gpus // tp)
+            if pp <= model.layers
+        ]
+    )
+    tp, pp, dp = cuts.T
+    own = {
+        **options,
+        "ep": np.array([_spread(model, cluster, *cut) for cut in cuts.tolist()]),
+        "sequence_parallel": (tp > 1) & options.get("sequence_parallel", False),
+        "replicate_kv": tp > model.kv_heads,
+    }
+    plans = Plan(tp=tp, pp=pp, dp=dp, **own)  # all of them at once
+    broken = {
+        rule.name: np.broadcast_to(rule.mask(model, cluster, plans), tp.shape)
+        for rule in RULES
+        if rule.severity == IMPOSSIBLE
+    }
+    legal = ~np.any([mask for name, mask in broken.items() if name not in ("batch", "layers")], axis=0)
+    memory = peak_memory(model, plans)
+    found = []
+    for i in np.flatnonzero(legal).tolist():
+        fields = {name: value[i].item() if np.ndim(value) else value for name, value in own.items()}
+        one = Candidate(
+            *cuts[i].tolist(),
+            StageMemory(float(memory.states[i]), float(memory.activations[i])),
+            model.layers / float(pp[i]),
+            not broken["batch"][i],
+            fields,
+        )
+        found.append(_uneven(model, cluster, one) if broken["layers"][i] else one)
+    return found
+
+
+def _spread(model, cluster, tp, pp, dp) -> int:
+    """Ranks to spread the experts over: as many as divide them and dp, and are neighbours in the domain."""
+    return max(e for e in divisors(max(1, model.experts)) if dp % e == 0 and e * tp <= cluster.domain)
+
+
+def _uneven(model, cluster, one: Candidate) -> Candidate:
+    """The same cut with the layers split as evenly as they can be."""
+    ways = _LAYERS.problem(model, cluster, one.plan).options
+    layers = next(way["stage_layers"] for way in ways if "stage_layers" in way)
+    options = {**one.options, "stage_layers": layers}
+    plan = Plan(tp=one.tp, pp=one.pp, dp=one.dp, **options)
+    return Candidate(one.tp, one.pp, one.dp, peak_memory(model, plan), max(layers), one.whole_batch, options)
+
+
+def choose(model: Transformer, cluster: Cluster, tried: list[Candidate], capacity: float) -> Candidate:
+    """The first of these cuts that fits in ``capacity`` bytes a card: smallest tp, then fewest stages.
+
+    Stages of fewer than 4 layers come last. Refused, with what is missing: where nothing fits, and where no
+    number of replicas that fits shares the batch evenly.
+    """
+    if not tried:
+        raise InputRefused(
+            f"no cut of {model.name} over {cluster.n_gpus} GPUs is legal; change the number of nodes"
+        )
+    fits = [one for one in tried if one.memory.total <= capacity]
+    if not fits:
+        best = min(tried, key=lambda one: one.memory.total)
+        raise InputRefused(
+            f"{model.name} does not fit {cluster.n_gpus} cards of {format_bytes(capacity)}: tp {best.tp} x "
+            f"pp {best.pp} still needs {worded(best.memory)}; take more GPUs, a smaller micro-batch, zero=1 "
+            "or recompute='full'"
+        )
+    usable = [one for one in fits if one.whole_batch]
+    if not usable:
+        batch, micro = (fits[0].options[name] for name in ("global_batch", "micro_batch"))
+        degrees = ", ".join(str(dp) for dp in sorted({one.dp for one in fits}))
+        raise InputRefused(
+            f"a global batch of {batch} in micro-batches of {micro} cannot be shared evenly by any number of "
+            f"replicas that fits ({degrees}); use a multiple of one of them"
+        )
+    return min(usable, key=lambda one: (one.thin, one.tp, one.pp))
+
+
+def worded(memory: StageMemory) -> str:
+    """Memory as a sum in words.
+
+    >>> worded(StageMemory(5e9, 1e9))
+    '5 GB of states + 1 GB of activations = 6 GB'
+    """
+    return (
+        f"{format_bytes(memory.states)} of states + {format_bytes(memory.activations)} of activations = "
+        f"{format_bytes(memory.total)}"
+    )

@@ -1,0 +1,52 @@
+"""What a plan's step is made of: compute, bubble, and the communication that nothing hides.
+
+Estimates from bounds, as ``labkit.planner.levers`` makes them: a collective hides at most as long as the
+computation that may legally run beside it, and the last piece never does.
+"""
+
+import numpy as np
+
+from labkit.collectives.scaling import BACKWARD_SHARE
+from labkit.planner.bill import step_bill
+from labkit.planner.compute import compute_time
+from labkit.planner.traffic import BillRow
+from labkit.spec import Cluster, Plan, Transformer
+from labkit.strategies.pipeline import bubble_over_ideal
+from labkit.units import plain
+
+BUCKET = 25e6  # bytes of gradients that travel together, the usual default of PyTorch's data parallel
+
+
+def exposed_seconds(
+    model: Transformer, cluster: Cluster, plan: Plan, rows: list[BillRow] | None = None
+) -> dict[str, float]:
+    """Seconds of one step by part: compute, bubble, and exposed tensor, context, expert, pipeline, data.
+
+    Compute: hardware FLOPs, split evenly over the ranks, at the reached share of peak. Bubble:
+    (p - 1)/(m v) of it. Collectives inside a layer wait for their data and the layer for them: all exposed,
+    but the all_gather beside a weight gradient. Transfers between stages: all exposed, as plain 1F1B leaves
+    them. Gradients hide under the backward pass of the last micro-batch, but for the last bucket; stage 3
+    under all compute, but for the first layer; the weights of stages 1 and 2 under nothing. ``rows``: the
+    plan's bill in buckets of ``BUCKET``, where it is at hand.
+    """
+    m = np.asarray(plan.accumulation)
+    flops = model.hardware_flops(plan.global_batch, recompute=plan.recompute)
+    compute = np.asarray(compute_time(flops, cluster.gpu)) / plan.ranks
+    parts = {name: np.asarray(0.0) for name in ("tensor", "context", "expert", "pipeline", "data")}
+    hideable = BACKWARD_SHARE * compute / m
+    for row in step_bill(model, cluster, plan, bucket=BUCKET) if rows is None else rows:
+        seconds = np.asarray(row.seconds(cluster))
+        name = row.strategy.split()[0]
+        if name == "stage":  # of sharded data parallel
+            everything = row.strategy.startswith("stage 3")
+            beside = compute / 2 if everything else hideable * (row.collective == "reduce_scatter")
+            name, seconds = "data", np.maximum(seconds - beside, seconds / np.maximum(row.count, 1))
+        elif name == "data":
+            seconds = np.maximum(seconds - hideable, seconds / np.maximum(row.count, 1))
+        elif name == "embedding":
+            name = "data"
+        elif "gather again" in row.strategy:
+            continue
+        parts[name] = parts[name] + seconds
+    bubble = np.asarray(bubble_over_ideal(plan.pp, m, plan.v)) * compute
+    return {name: plain(value) for name, value in {"compute": compute, "bubble": bubble, **parts}.items()}

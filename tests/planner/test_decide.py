@@ -1,0 +1,240 @@
+"""The four-step choice: cases whose answer follows from sums by hand, and what must hold for any model."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from labkit.errors import InputRefused
+from labkit.planner.candidates import candidates
+from labkit.planner.decide import WIDTH, bubbles, decide
+from labkit.planner.exposed import BUCKET, exposed_seconds
+from labkit.planner.factors import factor_two
+from labkit.planner.stage_memory import peak_memory, stage_memory
+from labkit.planner.stage_times import stage_forward, stage_transfer
+from labkit.presets import cluster, model, model_ids
+from labkit.spec import Cluster, Gpu, Link, Plan, Transformer, problems
+
+NODES = cluster("a100", nodes=8)
+GUIDE = Transformer("guide", 32, 5120, 40, 50176, 2048)
+HALF = Cluster(
+    "half of peak", Gpu("c", 80e9, {"bf16": 312e12}, 0.5), 8, 8, Link(0.0, 235e9), Link(0.0, 50e9), 8
+)
+
+
+def cut(decision):
+    return decision.plan.tp, decision.plan.pp, decision.plan.dp
+
+
+def test_a_model_that_fits_one_card_gets_data_parallel_alone():
+    small = Transformer("1.3B", 24, 2048, 16, 50257, 2048)  # 21 GB of states, 24 x 143 MB of activations
+    found = decide(small, NODES, 512)
+    assert cut(found) == (1, 1, 64) and found.needs == "nothing"
+    assert "no tensor parallel is needed" in found.steps[0].outcome and "no bubble" in found.steps[1].outcome
+
+
+def test_13b_needs_a_pipeline_and_no_tensor_parallel():
+    """40 x 34 s b h = 14.3 GB of activations; 208 GB / 4 + 14.3 GB fit in 80 GB, 208 / 2 do not."""
+    found = decide(model("gpt3-13b"), NODES, 512)
+    assert cut(found) == (1, 4, 16)
+    assert "pp 2" in found.steps[1].answer and "10 layers a stage" in found.steps[1].outcome
+
+
+@pytest.mark.parametrize(
+    ("memory", "needs"),
+    [
+        # The first of 8 stages: 4 layers and the embedding, 24.2 GB of states; 32 x 0.357 GB of activations.
+        (24.0e9, "states"),
+        (30.0e9, "states and activations"),
+        (36.0e9, "nothing"),
+    ],
+)
+def test_it_says_which_of_the_needs_made_it_choose_tp(memory, needs):
+    many = replace(NODES, nodes=64)
+    assert decide(GUIDE, many, 4096, max_memory=memory).needs == needs
+
+
+def test_activations_alone_ask_for_tp_where_the_micro_batch_is_large():
+    found = decide(GUIDE, NODES, 512, micro_batch=8)  # 32 x 2.85 GB of activations at tp 1
+    assert found.needs == "activations" and found.plan.tp == 2
+    assert "only tp divides" in found.steps[0].outcome
+
+
+def test_one_layer_asks_for_tp_only_where_a_stage_is_one_layer():
+    """12 h^2 = 29 B parameters: 464 GB of states a layer, 58 GB over 8 ranks, 116 GB over 4."""
+    wide = Transformer("wide", 8, 49152, 384, 1024, 256)
+    found = decide(wide, NODES, 64)
+    assert found.needs == "layer" and cut(found) == (8, 8, 1)
+
+
+def test_states_alone_ask_for_tp_where_the_pipeline_is_as_deep_as_it_may_be():
+    wide = Transformer("wide", 16, 12288, 96, 51200, 2048)  # 29 B in 16 layers: 116 GB at 4 layers a stage
+    found = decide(wide, NODES, 512)
+    assert found.needs == "states" and cut(found) == (2, 4, 8)
+
+
+def test_a_small_batch_asks_for_tp():
+    small = Transformer("1.3B", 24, 2048, 16, 50257, 2048)
+    found = decide(small, NODES, 4)  # 64 / tp = pp x dp, and 24 layers make at most 6 stages of 4: 4 x 4 x 4
+    assert found.needs == "global batch" and found.plan.dp <= 4 and cut(found) == (4, 4, 4)
+    assert "short" in found.steps[3].outcome
+
+
+def test_thin_stages_are_warned_of_and_not_refused():
+    deep = replace(GUIDE, layers=16)
+    tight = decide(deep, NODES, 256, max_memory=31e9)
+    assert cut(tight) == (1, 4, 16) and tight.steps[1].outcome.startswith("pp = 4: 4 layers a stage, tight")
+    assert any("4 layers a stage are tight" in warning for warning in tight.warnings)
+    few = Transformer("few", 8, 16384, 128, 1024, 2048)
+    thin = decide(few, replace(NODES, nodes=1), 64)  # 26 B on 8 cards: only stages of less than 4 layers fit
+    assert thin.plan.pp > 2 and any("thin" in warning for warning in thin.warnings)
+
+
+def test_bubbles_of_the_guides_example():
+    """m = 32: 7/39 at 8 stages, 15/47 at 16; 16 stages want m = 64."""
+    assert bubbles(Plan(pp=8, micro_batch=1, accumulation=32)) == "8.57 % at 4, 17.9 % at 8, 31.9 % at 16"
+
+
+def test_two_layers_of_a_stage_compute_longer_than_their_transfer_takes():
+    """Claim 3.4-g: 8.8 ms forward against 1.7 ms, 4 sequences, t = 8, half of 312 TFLOP/s, 50 GB/s."""
+    plan = Plan(tp=8, pp=16, micro_batch=4, accumulation=32)
+    assert stage_forward(GUIDE, HALF, plan) == pytest.approx(8.8e-3, abs=0.05e-3)
+    assert stage_transfer(GUIDE, HALF, plan) == pytest.approx(1.68e-3, abs=0.01e-3)
+
+
+def test_memory_of_the_stages_by_hand():
+    plan = Plan(tp=8, pp=4, dp=2, micro_batch=4, global_batch=256, recompute="selective")
+    unit = 4 * 2048 * 5120
+    first = stage_memory(GUIDE, plan, "first")
+    assert first.activations == pytest.approx(4 * 8 * (10 + 24 / 8) * unit)  # 4 in flight, 8 layers, 13 s b h
+    assert stage_memory(GUIDE, plan, "interior").activations == pytest.approx(3 / 4 * first.activations)
+    last = stage_memory(GUIDE, plan, "last")
+    head = 4 * 4 * 2048 * (5120 + 50176) / 8
+    assert last.activations == pytest.approx(8 * 13 * unit + head)
+    assert peak_memory(GUIDE, plan) == first
+    # Few micro-batches fill few stages; the first stage then keeps m of them.
+    few = plan.changed(accumulation=2)
+    assert stage_memory(GUIDE, few, "first").activations == pytest.approx(first.activations / 2)
+    one = Plan(micro_batch=4, accumulation=4)
+    full = stage_memory(GUIDE, one.changed(recompute="full"), "first").activations
+    assert full == pytest.approx(32 * 2 * unit + 34 * unit + 8 * head)
+    sharded = stage_memory(GUIDE, plan.changed(zero=1), "first").states
+    assert sharded == pytest.approx(first.states * 10 / 16)  # 4 + 12/2 of 16
+
+
+def test_the_first_stage_keeps_all_layers_however_many_stages_there_are():
+    kept = [
+        stage_memory(GUIDE, Plan(pp=p, micro_batch=1, accumulation=64), "first").activations
+        for p in (2, 4, 8, 16, 32)
+    ]
+    assert kept == pytest.approx([kept[0]] * 5)
+
+
+def test_states_of_the_guides_replica():
+    """A replica of 32 x 80 GB holds at most 160 B parameters at 16 B; 13 B take 6.5 GB of states a card."""
+    held = Transformer("13B", 32, 5792, 32, 1024, 2048, head_dim=181)
+    assert held.parameters == pytest.approx(13e9, rel=0.01)
+    plan = Plan(tp=8, pp=4, dp=2, micro_batch=1, accumulation=4)
+    assert peak_memory(held, plan).states == pytest.approx(6.5e9, rel=0.02)
+
+
+def test_exposed_time_of_a_plan_by_hand():
+    plan = Plan(tp=8, pp=4, dp=2, micro_batch=4, global_batch=256)
+    parts = exposed_seconds(GUIDE, HALF, plan)
+    assert parts["compute"] == pytest.approx(GUIDE.model_flops(256) / 64 / 156e12)
+    assert parts["bubble"] == pytest.approx(parts["compute"] * 3 / 32)
+    assert parts["pipeline"] == pytest.approx(64 * 83_886_080 / 50e9)
+    assert parts["context"] == parts["expert"] == 0
+    # 1024 all_reduces of 83.9 MB in a layer, 32 + 96 at the ends and in the loss (16 kB each).
+    activations = 1.75 * 83_886_080 / 235e9
+    loss = 96 * 1.75 * 4 * 2048 * 4 / 235e9
+    assert parts["tensor"] == pytest.approx((1024 + 32) * activations + loss)
+    # Gradients over 50 GB/s hide under the last backward but for a bucket; the tied matrix does not hide.
+    layer = (12 * 5120**2 + 7 * 5120) / 8 + 6 * 5120
+    tied = 2 * 50176 * 5120 / 8
+    gradients = 2 * (8 * layer + 2 * 5120) + tied
+    assert parts["data"] == pytest.approx((gradients / np.ceil(gradients / BUCKET) + tied) / 50e9)
+
+
+def test_the_last_factor_two_keeps_gpus_and_batch_and_costs_what_its_plan_costs():
+    plan = Plan(tp=2, pp=4, dp=8, micro_batch=1, global_batch=256, sequence_parallel=True)
+    found = {one.name: one for one in factor_two(GUIDE, NODES, plan)}
+    assert list(found) == ["TP", "PP", "DP"]
+    for one in found.values():
+        assert one.plan.ranks == 64 and one.plan.global_batch == 256
+        assert one.compute == pytest.approx(found["DP"].compute)
+    assert (found["TP"].plan.tp, found["PP"].plan.pp, found["DP"].plan) == (4, 8, plan)
+    assert found["TP"].plan.accumulation == 2 * plan.accumulation
+    assert found["TP"].bytes_per_card > 2 * found["DP"].bytes_per_card
+    assert [found[name].smallest_batch for name in ("TP", "PP", "DP")] == [64, 128, 128]
+    assert factor_two(GUIDE, NODES, Plan(tp=8, pp=8, dp=1, micro_batch=1)) == []
+
+
+def test_answers_are_words_that_fit_the_page():
+    for id in ("guide-13b", "llama2-70b", "mixtral-8x7b", "llama3.1-70b"):
+        found = decide(model(id), NODES, 512)
+        lines = repr(found).splitlines()
+        assert max(map(len, lines)) <= WIDTH
+        assert [line[0] for line in lines if line[0].isdigit() and line[1:3] == "  "] == list("1234")
+        assert f"TP {found.plan.tp} x PP {found.plan.pp}" in " ".join(lines)
+
+
+@pytest.mark.parametrize("id", model_ids())
+@pytest.mark.parametrize("zero", [0, 1])
+def test_every_preset_gets_a_legal_plan_or_a_reason(id, zero):
+    for nodes in (1, 8, 32):
+        where = replace(NODES, nodes=nodes)
+        try:
+            found = decide(model(id), where, 1024, zero=zero)
+        except InputRefused as refusal:
+            assert "does not fit" in str(refusal)
+            continue
+        assert [p for p in problems(model(id), where, found.plan) if p.severity == "impossible"] == []
+        assert found.memory.total <= 80e9 and found.plan.ranks == where.n_gpus
+        assert found.plan.tp <= where.domain and found.memory == peak_memory(model(id), found.plan)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    layers=st.sampled_from([8, 24, 30, 32, 46, 80]),
+    heads=st.sampled_from([12, 32, 52, 64]),
+    nodes=st.sampled_from([1, 2, 3, 8]),
+    micro_batch=st.sampled_from([1, 2, 4]),
+    memory=st.sampled_from([16e9, 40e9, 80e9]),
+)
+def test_no_smaller_cut_would_have_fitted(layers, heads, nodes, micro_batch, memory):
+    made = Transformer("made", layers, 128 * heads, heads, 50257, 2048)
+    where = replace(NODES, nodes=nodes)
+    try:
+        found = decide(made, where, 96, micro_batch, max_memory=memory)
+    except InputRefused:
+        return
+    chosen = found.plan
+    assert [p for p in problems(made, where, chosen) if p.severity == "impossible"] == []
+    for one in found.tried:
+        smaller = (one.tp, one.pp) < (chosen.tp, chosen.pp) and not one.thin
+        assert not (smaller and one.whole_batch and one.memory.total <= memory)
+        assert np.isclose(one.memory.total, peak_memory(made, one.plan).total)
+
+
+def test_candidates_split_odd_layers_and_spread_experts():
+    odd = candidates(replace(GUIDE, layers=30), NODES, global_batch=64, micro_batch=1)
+    four = next(one for one in odd if (one.tp, one.pp) == (1, 4))
+    assert four.plan.stage_layers == (7, 8, 8, 7) and four.layers == 8
+    mixtral = candidates(model("mixtral-8x7b"), NODES, global_batch=64, micro_batch=1)
+    assert {one.tp: one.plan.ep for one in mixtral if one.pp == 1} == {1: 8, 2: 4, 4: 2, 8: 1}
+
+
+def test_refusals():
+    with pytest.raises(InputRefused, match=r"does not fit 8 cards of 80 GB: tp 8 x pp 1 still needs"):
+        decide(model("gpt3-175b"), replace(NODES, nodes=1), 512)
+    with pytest.raises(InputRefused, match=r"global batch of 7 .* cannot be shared"):
+        decide(GUIDE, replace(NODES, nodes=64), 7)
+    with pytest.raises(InputRefused, match="above 0"):
+        decide(GUIDE, NODES, 512, max_memory=0)
+    with pytest.raises(InputRefused, match=r"plain 1F1B"):
+        stage_memory(GUIDE, Plan(pp=4, v=2), "first")
+    with pytest.raises(InputRefused, match="'middle' stage"):
+        stage_memory(GUIDE, Plan(), "middle")
