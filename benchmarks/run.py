@@ -5,14 +5,18 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from itertools import cycle
 from pathlib import Path
 
 import numpy as np
 
 from benchmarks import bench_slider
 from labkit.collectives import ALGORITHMS, collective_cost, prove, run, trace
+from labkit.course.chapter3_pipeline import CHOICES
 from labkit.evidence.sweep import read_sweep
 from labkit.presets import sample_sweeps
+from labkit.show.engine import Picture
+from labkit.show.labs import pipeline_schedule
 from labkit.spec import Link
 from labkit.strategies.pipeline import SCHEDULES, interleaved, schedule, simulate, stage_times
 from labkit.units import format_time
@@ -83,6 +87,23 @@ def pipeline_slider_seconds() -> tuple[float, str]:
     return seconds[slowest], slowest
 
 
+def gantt_seconds() -> tuple[float, str]:
+    """The slowest schedule of the gantt at p = 16, m = 64: one slider step in the kernel, and its name."""
+    picture, seconds = Picture(pipeline_schedule), {}
+    for name in CHOICES:
+        for v in (1, 4) if name == "1F1B" else (1,):
+            ratios = cycle((2.0, 2.25))  # each step draws something else
+
+            def step(name=name, v=v, ratios=ratios):
+                case = pipeline_schedule.compute(16, 64, v, name, next(ratios), transfer=0.1)
+                picture.draw(case)
+                pipeline_schedule.readout(case)
+
+            seconds[f"{name}, v = {v}"] = median_seconds(step)
+    slowest = max(seconds, key=seconds.get)
+    return seconds[slowest], slowest
+
+
 def slider_rows() -> list[tuple[str, float, float | None]]:
     """Name, p95 and target of each lab of the slider benchmark; none without a Chromium."""
     if bench_slider.labbrowser.chromium() is None:
@@ -111,6 +132,7 @@ def main() -> int:
     """Prints the table; 1 when any figure misses its target."""
     print(f"{'what':48} {'figure':>9} {'target':>9}")
     closed_form, slowest = closed_form_seconds()
+    gantt, schedule = gantt_seconds()
     pipeline, slowest_schedule = pipeline_slider_seconds()
     rows = [
         ("import labkit", import_seconds(), 0.3),
@@ -118,6 +140,7 @@ def main() -> int:
         ("ring all_reduce, N = 256, traced and proved", proof_seconds(), None),
         (f"closed form at 10^6 points ({slowest})", closed_form, 0.5),
         ("one fit of a shipped sweep", fit_seconds(), 0.05),
+        (f"gantt, p = 16, m = 64 ({schedule})", gantt, 0.06),
         ("interleaved 1F1B, p = 64, m = 512, v = 4", pipeline_seconds(), 1.0),
         (f"schedule, p = 16, m = 64 ({slowest_schedule})", pipeline, 0.06),
     ]

@@ -47,8 +47,21 @@ TERMS = (
     ("node, port (NIC)", "机器、网卡", "a host with its GPUs; where traffic leaves it"),
     ("data parallel (DP)", "数据并行", "same model, different samples; gradients are reduced"),
     ("tensor parallel (TP)", "张量并行", "one layer's matrices cut over ranks"),
+    (
+        "sequence parallel (SP)",
+        "序列并行",
+        "norm and dropout cut along the positions of a tensor-parallel group",
+    ),
+    ("context parallel (CP)", "上下文并行", "the positions cut everywhere, attention included"),
     ("pipeline parallel (PP)", "流水线并行", "layers cut into stages"),
     ("expert parallel (EP)", "专家并行", "experts of a mixture spread over ranks"),
+    ("router, top-k", "路由", "picks the experts of each token"),
+    (
+        "capacity factor",
+        "容量因子",
+        "room of an expert, in multiples of the even share; what comes later is dropped",
+    ),
+    ("grouped-query attention", "分组查询注意力", "several heads share one key and value head"),
     ("micro-batch", "微批", "the unit that travels through a pipeline or is accumulated"),
     ("gradient bucket", "梯度桶", "gradients sent together in one collective"),
     ("gradient accumulation", "梯度累积", "several micro-batches, one synchronisation"),
@@ -61,6 +74,9 @@ TERMS = (
     ("overlap, coverage", "重叠、通信覆盖率", "communication under computation; the hidden share of it"),
     ("bubble", "空泡（气泡）", "time in which a pipeline stage waits"),
     ("1F1B, GPipe", "一前一后、先全前向", "two orders of a pipeline: alternating, or all forwards first"),
+    ("virtual stage, interleaving", "虚拟阶段、交错式调度", "a rank holds several thin stages, far apart"),
+    ("zero bubble (ZB)", "零空泡", "the weight gradient split off and moved into the bubble"),
+    ("recompute", "重计算", "drop activations forward, compute them again backward"),
     ("MFU", "算力利用率", "model FLOPs per second as a share of the dense peak"),
 )
 

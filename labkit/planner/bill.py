@@ -23,6 +23,7 @@ from labkit.planner.traffic import (
 from labkit.spec import Cluster, Plan, Transformer
 from labkit.units import plain
 
+AGAIN = "tensor parallel, gather again"  # of inputs for the weight gradients, beside which it may run
 _LOSS_REDUCTIONS = 3  # vocabulary-parallel loss: maximum, sum of exponentials, logit of the right token
 _LOSS_BYTES = 4.0  # of each, per token: the loss is computed in fp32
 
@@ -153,7 +154,7 @@ def _tensor(model, plan, work, held, domain) -> list[BillRow]:
         for half in ("reduce_scatter", "all_gather")
     ]
     again = 2 * halves * work.layers * work.micro_batches
-    pieces.append(bill_row("tensor parallel, gather again", "all_gather", work.activation_bytes, again, at))
+    pieces.append(bill_row(AGAIN, "all_gather", work.activation_bytes, again, at))
     once = np.asarray(held.whole) * work.gradient_bytes_per_element
     norms = bill_row("tensor parallel, norms", "all_reduce", once, 1, at)
     return [

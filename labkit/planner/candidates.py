@@ -36,6 +36,11 @@ class Candidate:
         return self.pp > 1 and self.layers < TIGHT
 
     @property
+    def starved(self) -> bool:
+        """Whether there are fewer micro-batches than stages: some stage is idle at any moment."""
+        return self.options["global_batch"] < self.dp * self.options["micro_batch"] * self.pp
+
+    @property
     def plan(self) -> Plan:
         """The cut as a plan."""
         return Plan(tp=self.tp, pp=self.pp, dp=self.dp, **self.options)
@@ -104,8 +109,9 @@ def _uneven(model, cluster, one: Candidate) -> Candidate:
 def choose(model: Transformer, cluster: Cluster, tried: list[Candidate], capacity: float) -> Candidate:
     """The first of these cuts that fits in ``capacity`` bytes a card: smallest tp, then fewest stages.
 
-    Stages of fewer than 4 layers come last. Refused, with what is missing: where nothing fits, and where no
-    number of replicas that fits shares the batch evenly.
+    Stages of fewer than 4 layers come last, and before them stages that outnumber the micro-batches.
+    Refused, with what is missing: where nothing fits, and where no number of replicas that fits shares the
+    batch evenly.
     """
     if not tried:
         raise InputRefused(
@@ -127,7 +133,12 @@ def choose(model: Transformer, cluster: Cluster, tried: list[Candidate], capacit
             f"a global batch of {batch} in micro-batches of {micro} cannot be shared evenly by any number of "
             f"replicas that fits ({degrees}); use a multiple of one of them"
         )
-    return min(usable, key=lambda one: (one.thin, one.tp, one.pp))
+    return min(usable, key=preference)
+
+
+def preference(cut: Candidate) -> tuple:
+    """What the four steps prefer among cuts that fit: the least of these, compared in order."""
+    return cut.thin, cut.starved, cut.tp, cut.pp
 
 
 def worded(memory: StageMemory) -> str:

@@ -20,6 +20,7 @@ from labkit.planner.stage_times import stage_forward, stage_transfer
 from labkit.spec import Cluster, Plan, Transformer, problems
 from labkit.spec.rule import counted
 from labkit.spec.rules_batch import ENOUGH_MICRO_BATCHES, ENOUGH_SAMPLES
+from labkit.spec.whole import shown
 from labkit.strategies.pipeline import bubble_share
 from labkit.units import digits, format_bytes, format_share, format_time
 
@@ -82,9 +83,9 @@ def decide(
 
     The smallest tensor-parallel degree inside the domain with which some pipeline fits in ``max_memory``
     bytes a card (the card's own unless given: leave room for workspace and buffers yourself), then the fewest
-    stages; stages of fewer than 4 layers only where nothing else fits. ``selective`` recompute keeps no
-    attention scores, as a fused attention does. Refused: a model that does not fit however it is cut, and a
-    global batch that no cut can share.
+    stages; more stages than micro-batches, or stages of fewer than 4 layers, only where nothing else fits.
+    ``selective`` recompute keeps no attention scores, as a fused attention does. Refused: a model that does
+    not fit however it is cut, and a global batch that no cut can share.
 
     >>> from labkit.spec import Gpu, Link
     >>> card = Gpu("80 GB card", 80e9, {"bf16": 312e12}, 0.5)
@@ -94,9 +95,14 @@ def decide(
     >>> found.plan.tp, found.plan.pp, found.plan.dp, found.needs
     (1, 4, 16, 'nothing')
     """
+    for what, value, kind in (("model", model, Transformer), ("cluster", cluster, Cluster)):
+        if not isinstance(value, kind):
+            raise InputRefused(
+                f"the {what} is {shown(value)}; give a {kind.__name__}, as labkit.{what}(id) returns"
+            )
     capacity = cluster.gpu.memory if max_memory is None else max_memory
-    if not capacity > 0:
-        raise InputRefused(f"max_memory is {max_memory}; give the bytes of a card, a number above 0")
+    if not isinstance(capacity, int | float) or not capacity > 0:
+        raise InputRefused(f"max_memory is {shown(max_memory)}; give the bytes of a card, a number above 0")
     options = {
         "global_batch": global_batch,
         "micro_batch": micro_batch,

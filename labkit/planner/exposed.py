@@ -7,7 +7,7 @@ computation that may legally run beside it, and the last piece never does.
 import numpy as np
 
 from labkit.collectives.scaling import BACKWARD_SHARE
-from labkit.planner.bill import step_bill
+from labkit.planner.bill import AGAIN, step_bill
 from labkit.planner.compute import compute_time
 from labkit.planner.traffic import BillRow
 from labkit.spec import Cluster, Plan, Transformer
@@ -32,21 +32,22 @@ def exposed_seconds(
     m = np.asarray(plan.accumulation)
     flops = model.hardware_flops(plan.global_batch, recompute=plan.recompute)
     compute = np.asarray(compute_time(flops, cluster.gpu)) / plan.ranks
+    last_backward = BACKWARD_SHARE * compute / m
     parts = {name: np.asarray(0.0) for name in ("tensor", "context", "expert", "pipeline", "data")}
-    hideable = BACKWARD_SHARE * compute / m
+    layer_by_layer, pieces = np.asarray(0.0), np.asarray(0.0)
     for row in step_bill(model, cluster, plan, bucket=BUCKET) if rows is None else rows:
-        seconds = np.asarray(row.seconds(cluster))
-        name = row.strategy.split()[0]
-        if name == "stage":  # of sharded data parallel
-            everything = row.strategy.startswith("stage 3")
-            beside = compute / 2 if everything else hideable * (row.collective == "reduce_scatter")
-            name, seconds = "data", np.maximum(seconds - beside, seconds / np.maximum(row.count, 1))
-        elif name == "data":
-            seconds = np.maximum(seconds - hideable, seconds / np.maximum(row.count, 1))
-        elif name == "embedding":
-            name = "data"
-        elif "gather again" in row.strategy:
-            continue
-        parts[name] = parts[name] + seconds
+        seconds, part = np.asarray(row.seconds(cluster)), row.strategy.split()[0]
+        if row.strategy.startswith("stage 3"):
+            layer_by_layer, pieces = layer_by_layer + seconds, pieces + row.count
+        elif part in ("data", "stage"):
+            hides = row.collective != "all_gather"
+            last = seconds / np.maximum(row.count, 1)
+            parts["data"] = parts["data"] + np.maximum(seconds - hides * last_backward, last)
+        elif part == "embedding":
+            parts["data"] = parts["data"] + seconds
+        elif row.strategy != AGAIN:
+            parts[part] = parts[part] + seconds
+    first = layer_by_layer / np.maximum(pieces, 1)
+    parts["data"] = parts["data"] + np.maximum(layer_by_layer - compute, first)
     bubble = np.asarray(bubble_over_ideal(plan.pp, m, plan.v)) * compute
     return {name: plain(value) for name, value in {"compute": compute, "bubble": bubble, **parts}.items()}

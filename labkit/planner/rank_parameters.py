@@ -23,17 +23,19 @@ class RankParameters:
     They are apart because their gradients travel differently: experts are reduced over fewer ranks, and
     under sequence parallel each rank has but a summand of the gradients of what it holds whole. ``copied``:
     the part of ``split`` that several ranks hold alike, key and value matrices beyond the kv heads.
+    ``positions``: the position embedding, whole on each rank with its whole gradient.
     """
 
     split: float
     whole: float
     experts: float
     copied: float = 0.0
+    positions: float = 0.0
 
     @property
     def dense(self):
         """What is reduced over all data-parallel (and context-parallel) ranks."""
-        return plain(np.asarray(self.split) + self.whole)
+        return plain(np.asarray(self.split) + self.whole + self.positions)
 
     @property
     def total(self):
@@ -108,17 +110,18 @@ def rank_parameters(model: Transformer, plan: Plan, stage: str) -> RankParameter
     matrices = embeds * 1.0 + predicts * np.where(model.tied & both_ends, 0.0, 1.0)
     parts = model.parts()
     norm = parts["other norms"] / (2 if model.embedding_norm else 1)
-    at_ends = embeds * (parts["positions"] + norm * model.embedding_norm) + predicts * norm
+    at_ends = embeds * (norm * model.embedding_norm) + predicts * norm
     return RankParameters(
         plain(layers * layer.split + matrices * matrix),
         plain(layers * layer.whole + at_ends),
         plain(layers * layer.experts),
         plain(layers * layer.copied),
+        plain(embeds * float(parts["positions"])),
     )
 
 
 def fullest(model: Transformer, plan: Plan) -> RankParameters:
-    """The most that any rank holds, of each kind."""
+    """The most that any rank holds: of ``dense`` in all, of ``whole``, of experts and of copies."""
     stages = [rank_parameters(model, plan, stage) for stage in STAGES]
 
     def most(kind):

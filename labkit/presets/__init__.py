@@ -3,5 +3,6 @@
 from labkit.presets.clusters import cluster, cluster_ids
 from labkit.presets.files import data_path, sample_sweeps
 from labkit.presets.models import model, model_ids
+from labkit.presets.published import published
 
-__all__ = ["cluster", "cluster_ids", "data_path", "model", "model_ids", "sample_sweeps"]
+__all__ = ["cluster", "cluster_ids", "data_path", "model", "model_ids", "published", "sample_sweeps"]

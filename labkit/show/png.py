@@ -7,6 +7,13 @@ import zlib
 import numpy as np
 from PIL import Image
 
+from labkit.show import theme
+
+_COLOURS, _MOST_EXACT = 32, 20
+_PLACES = np.array([65536, 256, 1])
+_THEME = np.array(sorted({int(c[1:], 16) for c in (*theme.COLOURS.values(), *theme.RANKS, "#FFFFFF")}))
+_WORTH_KEEPING = 40  # pixels; below that a colour is a blend at the edge of a letter
+
 
 def fast(pixels: np.ndarray) -> bytes:
     """RGBA pixels (height, width, 4) as a PNG, without row filters at deflate level 1.
@@ -30,9 +37,30 @@ def _chunk(kind: bytes, data: bytes) -> bytes:
 
 
 def small(pixels: np.ndarray) -> bytes:
-    """RGBA pixels as a PNG with a palette of 32 colours, packed well: a quarter of the size, in 80 ms."""
-    image = Image.fromarray(np.ascontiguousarray(pixels[:, :, :3]))
+    """RGBA pixels as a PNG with a palette of 32 colours, packed well: a quarter of the size.
+
+    The theme's colours that occur keep their exact values, so that a thin line and a small patch of a legend
+    look as they should; a median cut of all other pixels fills the rest of the palette.
+    """
+    rgb = pixels[:, :, :3].astype(np.int64)
+    packed = rgb @ _PLACES
+    found, where, count = np.unique(packed, return_inverse=True, return_counts=True)
+    of_theme = np.isin(found, _THEME) & (count >= _WORTH_KEEPING)
+    exact = found[of_theme][np.argsort(-count[of_theme], kind="stable")][:_MOST_EXACT]
+    others = _unpacked(packed[~np.isin(packed, exact)])
+    palette = _unpacked(exact)
+    if len(others):
+        cut = Image.fromarray(others[None]).quantize(_COLOURS - len(exact), method=Image.Quantize.MEDIANCUT)
+        palette = np.concatenate([palette, np.array(cut.getpalette(), np.uint8).reshape(-1, 3)])[:_COLOURS]
+    apart = _unpacked(found)[:, None].astype(int) - palette.astype(int)
+    nearest = (apart**2).sum(axis=-1).argmin(axis=1).astype(np.uint8)
+    image = Image.fromarray(nearest[where].reshape(packed.shape))
+    image.putpalette(palette.ravel().tolist())
     out = io.BytesIO()
-    palette = image.quantize(32, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
-    palette.save(out, "png", optimize=True)
+    image.save(out, "png", optimize=True)
     return out.getvalue()
+
+
+def _unpacked(colours: np.ndarray) -> np.ndarray:
+    """Colours as one number each, as rows of red, green and blue."""
+    return np.stack([colours // place % 256 for place in _PLACES], axis=-1).astype(np.uint8)

@@ -84,7 +84,7 @@ def interleaving(model: Transformer, cluster: Cluster, plan: Plan):
 
 def _interleaving(model, cluster, plan):
     if plan.pp < 2:
-        return f"v = {plan.v} virtual stages need a pipeline, but pp = 1", [*use("v", [1]), *use("pp", [2])]
+        return f"v = {plan.v} virtual stages need a pipeline, but pp = 1", use("v", [1])
     counts = multiples(plan.accumulation, plan.pp)
     sizes = [plan.changed(accumulation=one).global_batch for one in counts]
     words = " or ".join(f"{one} (global batch {size})" for one, size in zip(counts, sizes, strict=True))
@@ -123,7 +123,7 @@ def _ranks(model, cluster, plan):
     ways = _degrees_that_fill(model, cluster, plan)
     if asked % cluster.gpus_per_node == 0:
         nodes = asked // cluster.gpus_per_node
-        ways.append(WayOut(f"take {counted(nodes, 'node')} ({asked} GPUs)", ({"nodes": nodes},)))
+        ways.append(WayOut(f"take {counted(nodes, 'node')} ({counted(asked, 'GPU')})", ({"nodes": nodes},)))
     wrong = "but the cluster has" if asked > have else f"which leaves {have - asked} idle of"
     return f"{said}, {wrong} {counted(have, 'GPU')}", ways
 

@@ -170,6 +170,8 @@ def _other_depth(model: Transformer, cluster: Cluster, plan: Plan) -> list[WayOu
         ways += use("v", nearest(v, divisors(model.layers // pp)))
     if ways:
         return ways
+    if model.layers % pp == 0:
+        return [WayOut("use v = 1 with schedule='1f1b'", ({"v": 1, "schedule": "1f1b"},))]
     fits = nearest(pp, divisors(model.layers))
     return [WayOut(f"use v = 1 and pp = {listed(fits)}", tuple({"v": 1, "pp": one} for one in fits))]
 

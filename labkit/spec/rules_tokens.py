@@ -45,7 +45,10 @@ def _expert_ranks(model, cluster, plan):
     fits = [d for d in divisors(model.experts) if stage % (d * etp) == 0]
     step = wanted // math.gcd(wanted, plan.tp * plan.cp)
     sizes = [(dp, plan.tp * plan.cp * dp) for dp in multiples(plan.dp, step)]
-    replicas = " or ".join(f"{dp} ({each} ranks a stage, {each * plan.pp} GPUs in all)" for dp, each in sizes)
+    replicas = " or ".join(
+        f"{dp} ({counted(each, 'rank')} a stage, {counted(each * plan.pp, 'GPU')} in all)"
+        for dp, each in sizes
+    )
     return (
         f"experts take ep {plan.ep} x etp {etp} = {counted(wanted, 'rank')}, but a stage has {stage} "
         f"(tp {plan.tp} x cp {plan.cp} x dp {plan.dp})",

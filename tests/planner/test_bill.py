@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from labkit.collectives import replay, trace
 from labkit.planner.bill import bytes_by_strategy, step_bill
-from labkit.planner.plan_seats import expert_data_seats, expert_seats, plan_seats
+from labkit.planner.plan_seats import expert_data_seats, expert_seats, expert_tensor_seats, plan_seats
 from labkit.planner.rank_parameters import STAGES, fullest, layer_on_rank, rank_parameters
 from labkit.presets import model as load_model
 from labkit.spec import Cluster, Gpu, Link, Plan, RankGrid, Transformer
@@ -233,9 +233,11 @@ DEGREES = st.sampled_from([1, 2, 4, 8])
     cp=st.sampled_from([1, 2]),
     order=st.permutations(["tp", "cp", "dp", "pp"]),
     per_node=st.sampled_from([4, 8, 16]),
+    etp=st.sampled_from([1, 2]),
 )
-def test_seats_are_those_of_the_rank_grid(tp, pp, dp, cp, order, per_node):
-    plan = Plan(tp=tp, pp=pp, dp=dp, cp=cp, order="-".join(order), ep=min(dp, 4), etp=1)
+def test_seats_are_those_of_the_rank_grid(tp, pp, dp, cp, order, per_node, etp):
+    etp = min(etp, tp)
+    plan = Plan(tp=tp, pp=pp, dp=dp, cp=cp, order="-".join(order), ep=min(dp, 4), etp=etp)
     grid = RankGrid(plan, per_node)
 
     def together(groups):
@@ -247,11 +249,12 @@ def test_seats_are_those_of_the_rank_grid(tp, pp, dp, cp, order, per_node):
         assert (found.link == "across") == (grid.crossing(name) > 0)
     found = expert_seats(plan, per_node)
     assert found.members == together(grid.groups("ep"))
-    stages = np.moveaxis(grid.mesh, list(reversed(order)).index("pp"), 0).reshape(pp, -1)
-    same_experts = np.moveaxis(stages.reshape(pp, -1, int(plan.ep)), 1, -1).reshape(
-        -1, stages.shape[1] // plan.ep
-    )
-    assert expert_data_seats(plan, per_node).members == together(same_experts)
+    stages = np.moveaxis(grid.mesh, list(reversed(order)).index("pp"), 0)
+    stages = stages.reshape(pp, -1, int(plan.ep) * etp)
+    alike = np.moveaxis(stages, 1, -1).reshape(-1, stages.shape[1])
+    assert expert_data_seats(plan, per_node).members == together(alike)
+    sharing = stages.reshape(-1, etp)
+    assert expert_tensor_seats(plan, per_node).members == together(sharing)
 
 
 def test_groups_that_do_not_fill_domains_count_as_crossing():
@@ -271,7 +274,7 @@ def test_what_ranks_hold_adds_up_to_the_model(id):
     layers = model.layers / 4
     held = {stage: rank_parameters(model, plan, stage) for stage in STAGES}
     # All ranks of a tensor-parallel group together; what is whole on each counts once.
-    sizes = {s: 2 * p.split + p.whole + p.experts * 2 * plan.ep for s, p in held.items()}
+    sizes = {s: 2 * p.split + p.whole + p.positions + p.experts * 2 * plan.ep for s, p in held.items()}
     both = sizes["first"] + 2 * sizes["interior"] + sizes["last"]
     rows = plan.padded_vocabulary(model.vocabulary)
     more = (2 * rows - (1 if model.tied else 2) * model.vocabulary) * model.hidden

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labkit.errors import InputRefused
+from labkit.planner.bill import step_bill
 from labkit.planner.candidates import candidates
 from labkit.planner.decide import WIDTH, bubbles, decide
 from labkit.planner.exposed import BUCKET, exposed_seconds
@@ -87,9 +88,10 @@ def test_thin_stages_are_warned_of_and_not_refused():
     tight = decide(deep, NODES, 256, max_memory=31e9)
     assert cut(tight) == (1, 4, 16) and tight.steps[1].outcome.startswith("pp = 4: 4 layers a stage, tight")
     assert any("4 layers a stage are tight" in warning for warning in tight.warnings)
-    few = Transformer("few", 8, 16384, 128, 1024, 2048)
-    thin = decide(few, replace(NODES, nodes=1), 64)  # 26 B on 8 cards: only stages of less than 4 layers fit
-    assert thin.plan.pp > 2 and any("thin" in warning for warning in thin.warnings)
+    # 103 B: 103 GB in stages of 4 layers at tp 8; the smallest tp that fits at all has one layer a stage.
+    wide = Transformer("wide", 8, 32768, 256, 1024, 2048)
+    thin = decide(wide, replace(NODES, nodes=4), 64)
+    assert cut(thin) == (4, 8, 1) and any("thin" in warning for warning in thin.warnings)
 
 
 def test_bubbles_of_the_guides_example():
@@ -158,6 +160,23 @@ def test_exposed_time_of_a_plan_by_hand():
     assert parts["data"] == pytest.approx((gradients / np.ceil(gradients / BUCKET) + tied) / 50e9)
 
 
+@pytest.mark.parametrize("zero", [1, 2, 3])
+def test_what_sharding_exposes(zero):
+    """Gradients hide under the last backward but for the last; weights of stages 1 and 2 under nothing."""
+    plan = Plan(dp=64, micro_batch=1, accumulation=4, zero=zero)
+    rows = {row.collective: row for row in step_bill(GUIDE, HALF, plan)}
+    parts = exposed_seconds(GUIDE, HALF, plan)
+    gather, scatter = (rows[name].seconds(HALF) for name in ("all_gather", "reduce_scatter"))
+    if zero < 3:
+        last = scatter / rows["reduce_scatter"].count
+        hides = 2 / 3 * parts["compute"] / 4
+        assert parts["data"] == pytest.approx(gather + max(scatter - hides, last))
+    else:
+        collectives = 3 * 32 * 4
+        least = (gather + scatter) / collectives
+        assert parts["data"] == pytest.approx(max(gather + scatter - parts["compute"], least))
+
+
 def test_the_last_factor_two_keeps_gpus_and_batch_and_costs_what_its_plan_costs():
     plan = Plan(tp=2, pp=4, dp=8, micro_batch=1, global_batch=256, sequence_parallel=True)
     found = {one.name: one for one in factor_two(GUIDE, NODES, plan)}
@@ -214,7 +233,7 @@ def test_no_smaller_cut_would_have_fitted(layers, heads, nodes, micro_batch, mem
     chosen = found.plan
     assert [p for p in problems(made, where, chosen) if p.severity == "impossible"] == []
     for one in found.tried:
-        smaller = (one.tp, one.pp) < (chosen.tp, chosen.pp) and not one.thin
+        smaller = (one.tp, one.pp) < (chosen.tp, chosen.pp) and not one.thin and not one.starved
         assert not (smaller and one.whole_batch and one.memory.total <= memory)
         assert np.isclose(one.memory.total, peak_memory(made, one.plan).total)
 
@@ -232,8 +251,16 @@ def test_refusals():
         decide(model("gpt3-175b"), replace(NODES, nodes=1), 512)
     with pytest.raises(InputRefused, match=r"global batch of 7 .* cannot be shared"):
         decide(GUIDE, replace(NODES, nodes=64), 7)
-    with pytest.raises(InputRefused, match="above 0"):
-        decide(GUIDE, NODES, 512, max_memory=0)
+    for memory in (0, "80GB"):
+        with pytest.raises(InputRefused, match="above 0"):
+            decide(GUIDE, NODES, 512, max_memory=memory)
+    with pytest.raises(InputRefused, match="give a Transformer"):
+        decide("llama2-70b", NODES, 512)
+    with pytest.raises(InputRefused, match="give a Cluster"):
+        decide(GUIDE, "a100", 512)
+    for batch in (0, "512", 1.5):
+        with pytest.raises(InputRefused, match="global_batch of a plan"):
+            decide(GUIDE, NODES, batch)
     with pytest.raises(InputRefused, match=r"plain 1F1B"):
         stage_memory(GUIDE, Plan(pp=4, v=2), "first")
     with pytest.raises(InputRefused, match="'middle' stage"):

@@ -119,6 +119,20 @@ def test_fast_png_is_lossless(pixels):
     assert (np.asarray(Image.open(io.BytesIO(png.fast(pixels))).convert("RGBA")) == pixels).all()
 
 
+def test_a_small_png_keeps_the_themes_colours_and_comes_near_all_others():
+    shades = np.linspace(0, 255, 300).astype(np.uint8)
+    pixels = np.full((60, 300, 4), 255, np.uint8)
+    pixels[:30, :, :3] = np.stack([shades, shades[::-1], 0 * shades], -1)  # far more than a palette holds
+    colours = [
+        tuple(int(theme.COLOURS[name][i : i + 2], 16) for i in (1, 3, 5)) for name in ("expert", "tensor")
+    ]
+    for row, colour in zip((40, 50), colours, strict=True):
+        pixels[row, 100:150, :3] = colour
+    seen = np.asarray(Image.open(io.BytesIO(png.small(pixels))).convert("RGB")).astype(int)
+    assert [tuple(seen[row, 120]) for row in (40, 50)] == colours
+    assert (seen[59] == 255).all() and np.abs(seen - pixels[..., :3]).max() <= 16
+
+
 @pytest.mark.parametrize("angle", [0, 90, 30])
 def test_remembered_words_look_like_matplotlibs_own(angle):
     drawn = []

@@ -29,7 +29,7 @@ expert_plans = st.builds(split, plans, ep=degrees, etp=degrees).filter(
     ("order", "crossing_dp", "crossing_pp"), [("tp-dp-pp-cp", 0, 16), ("tp-pp-dp-cp", 16, 8 * 2)]
 )
 def test_claim_3_4_f_32_cards(order, crossing_dp, crossing_pp):
-    """4 x 4 x 2 on nodes of 8: the order decides whether data pairs stay inside a node; pipelines never do."""
+    """4 x 4 x 2 on nodes of 8: the order decides whether data pairs stay in a node; pipelines never do."""
     plan = Plan(tp=4, pp=4, dp=2, order=order)
     grid = RankGrid(plan, per_node=8)
     assert (grid.ranks, grid.nodes, len(grid.groups("dp"))) == (32, 4, 16)

@@ -1,5 +1,8 @@
 """Clusters that cannot be are refused; shares of ports are sums by hand."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
 from labkit.errors import InputRefused
@@ -41,3 +44,62 @@ def test_clusters_that_cannot_be_are_refused(counts, says):
     nodes, gpus, domain = counts
     with pytest.raises(InputRefused, match=says):
         Cluster("odd", GPU, nodes, gpus, *LINKS, nics_per_node=1, domain=domain)
+
+
+WRONG = [
+    "8",
+    "",
+    None,
+    [8],
+    (),
+    {},
+    True,
+    0,
+    -1,
+    1.5,
+    float("nan"),
+    float("inf"),
+    10**30,
+    1j,
+    np.array(["8"]),
+]
+
+
+@pytest.mark.parametrize("value", WRONG)
+def test_wrong_kinds_of_numbers_are_refused_in_one_sentence(value):
+    good = Cluster("four", GPU, 4, 8, *LINKS, nics_per_node=8)
+    for name in ("nodes", "gpus_per_node"):
+        with pytest.raises(InputRefused, match=f"{name} of a cluster is .*; give a whole number"):
+            replace(good, **{name: value})
+    with pytest.raises(InputRefused, match=r"members_per_node of a group .* from 1 to 8"):
+        good.group(value)
+
+
+@pytest.mark.parametrize(
+    "value", ["8", None, [8], {}, True, 0, -1, float("nan"), float("inf"), np.array(["8"])]
+)
+def test_ports_that_cannot_be_are_refused(value):
+    with pytest.raises(InputRefused, match=r"nics_per_node of a cluster is .*; give a number above 0"):
+        Cluster("four", GPU, 4, 8, *LINKS, nics_per_node=value)
+
+
+@pytest.mark.parametrize("value", ["8", None, [8], -8, 1.5, float("nan")])
+def test_a_domain_that_cannot_be_is_refused(value):
+    with pytest.raises(InputRefused, match=r"domain of a cluster is .* from 0 up"):
+        Cluster("four", GPU, 4, 8, *LINKS, nics_per_node=8, domain=value)
+
+
+@pytest.mark.parametrize("value", ["h100", None, 8, [LINKS[0]]])
+def test_parts_of_another_kind_are_refused(value):
+    good = Cluster("four", GPU, 4, 8, *LINKS, nics_per_node=8)
+    for name, kind in (("gpu", "Gpu"), ("intra", "Link"), ("inter", "Link")):
+        with pytest.raises(InputRefused, match=f"{name} of a cluster is .*; give a {kind}"):
+            replace(good, **{name: value})
+
+
+def test_clusters_of_arrays_and_numpy_numbers():
+    nodes = np.array([1, 2, 4])
+    many = Cluster("several", GPU, nodes, np.int64(8), *LINKS, nics_per_node=np.array([1.0, 8.0, 8.0]))
+    assert many.n_gpus.tolist() == [8, 16, 32] and many.domain == 8
+    with pytest.raises(InputRefused, match="nodes of a cluster is an array of 3 values"):
+        replace(many, nodes=nodes - 1)

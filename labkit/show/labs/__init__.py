@@ -8,6 +8,8 @@ from labkit.show.labs.gradient_buckets import gradient_buckets
 from labkit.show.labs.link_use import link_use
 from labkit.show.labs.pipeline_schedule import pipeline_schedule
 from labkit.show.labs.pipeline_transfer import pipeline_transfer
+from labkit.show.labs.plan_decision import plan_decision
+from labkit.show.labs.rank_grid import rank_grid
 from labkit.show.labs.ring_walk import ring_walk
 from labkit.show.labs.scaling_story import scaling_story
 from labkit.show.labs.sweep_fit import sweep_fit
@@ -27,6 +29,8 @@ __all__ = [
     "on_your_link",
     "pipeline_schedule",
     "pipeline_transfer",
+    "plan_decision",
+    "rank_grid",
     "ring_walk",
     "scaling_story",
     "sweep_fit",

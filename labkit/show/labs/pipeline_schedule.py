@@ -10,6 +10,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from labkit.course.chapter3_pipeline import Case, pipeline_case
+from labkit.errors import InputRefused
 from labkit.show import blocks, theme
 from labkit.show.lab import Lab
 from labkit.strategies.pipeline import bubble_share
@@ -18,6 +19,7 @@ from labkit.units import digits, format_share
 
 KINDS = (FORWARD, BACKWARD, INPUT_GRADIENT, WEIGHT_GRADIENT)
 CHUNKS = 4  # shades of a colour
+MOST = 4096  # micro-batches on all ranks together
 NUMBERED = 200  # blocks from which on they get no numbers
 SLANTED = 2500  # transfers from which on they are no longer drawn: they would hide the blocks
 FULL = 0.84  # height of a block where no transfers are drawn
@@ -31,6 +33,11 @@ def compute(p=4, m=8, v=1, schedule="1F1B", backward=2.0, transfer=0.0, head=0.0
 
     ``head``: the output head's forward, more work for the last stage, or for all evenly if ``spread``.
     """
+    if v > CHUNKS or p * m > MOST:
+        raise InputRefused(
+            f"{p} ranks, {m} micro-batches and {v} chunks do not fit this picture. Choose up to {CHUNKS} "
+            f"chunks, and p x m up to {MOST:,}."
+        )
     return pipeline_case(schedule, p, m, v, backward, transfer, head, spread)
 
 
@@ -59,7 +66,7 @@ def build(figure) -> dict:
     return {
         "axes": (gantt, most, held),
         "limits": None,
-        "title": gantt.text(0, 1.03, "", transform=gantt.transAxes, va="bottom", fontsize=12),
+        "title": gantt.text(0, 1.03, "", transform=gantt.transAxes, va="bottom"),
         "step": gantt.text(1, 1.03, "", transform=gantt.transAxes, va="bottom", ha="right"),
         "rows": blocks.Numbers(gantt, "left", fontsize=11),
         "idle": blocks.patch(gantt, facecolor=theme.COLOURS["idle"], zorder=1),
@@ -169,7 +176,7 @@ def _room(least: float) -> float:
 def _draw_gantt(artists: dict, case: Case, time: float) -> None:
     run = case.run
     computes = run.kind != TRANSFER
-    slanted = case.times.transfer.any() and np.count_nonzero(~computes) < SLANTED
+    slanted = case.times.transfer.any() and not _crowded(case)
     height = blocks.HEIGHT if slanted else FULL
     length = run.stop - run.start
     # A pixel between neighbours, less where blocks are narrow; drawing their edges would cost double.
@@ -193,9 +200,21 @@ def _draw_gantt(artists: dict, case: Case, time: float) -> None:
     for line, x in ((artists["end"], run.span), (artists["ideal"], case.ideal)):
         line.set_data([x, x], [-0.5, case.p - 0.5])
     _number(artists["numbers"], run, computes, height)
-    chunks = f", v = {case.chunks} (shades)" if case.chunks > 1 else ""
-    artists["title"].set_text(f"{case.name}: p = {case.p}, m = {case.m}{chunks}")
+    artists["title"].set_text(_title(case))
     artists["step"].set_text(f"step {digits(run.span, 4)}, ideal {digits(case.ideal, 4)}")
+
+
+def _crowded(case: Case) -> bool:
+    """Whether the lines of the transfers would hide the blocks."""
+    return 2 * case.m * case.crossings >= SLANTED
+
+
+def _title(case: Case) -> str:
+    """The setting in few words: drawing text costs more than drawing all blocks."""
+    head = f", head {digits(case.head)} {'spread' if case.spread else 'last'}"
+    head = head if case.head or case.spread else ""
+    chunks = f", v = {case.chunks}{'' if head else ' (shades)'}" if case.chunks > 1 else ""
+    return f"{case.name.removeprefix('interleaved ')}: p = {case.p}, m = {case.m}{chunks}{head}"
 
 
 def _number(numbers: blocks.Numbers, run, computes, height: float) -> None:
@@ -223,7 +242,8 @@ def readout(case: Case) -> list[str]:
         f"1F1B with equal stages and no transfers: (p-1)/(m v+p-1) = {formula} of the step",
         f"from its own first to its own last block the busiest rank waits {format_share(rate)}",
         f"micro-batches held at most: {_held(case.peak)}",
-        f"boundaries crossed by one micro-batch: {case.crossings} up, {case.crossings} down",
+        f"boundaries crossed by one micro-batch: {case.crossings} up, {case.crossings} down"
+        + (" (too many to draw)" if _crowded(case) else ""),
     ]
 
 

@@ -1,0 +1,232 @@
+"""The four-step choice as a map: every cut tp x pp with its memory, and the first that fits."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.collections import PolyCollection
+from matplotlib.colors import to_rgb
+
+from labkit.errors import InputRefused
+from labkit.planner.candidates import Candidate, candidates, choose
+from labkit.planner.stage_memory import layer_on_plan
+from labkit.presets import cluster as load_cluster
+from labkit.presets import model as load_model
+from labkit.show import theme
+from labkit.show.lab import Lab
+from labkit.spec import Cluster, Transformer
+from labkit.spec.rule import counted
+from labkit.spec.rules_batch import ENOUGH_MICRO_BATCHES
+from labkit.strategies.pipeline import bubble_share
+from labkit.units import digits, format_bytes, format_share
+
+CLUSTERS = (
+    "v100",
+    "a100-40",
+    "a100",
+    "h100",
+    "h200",
+    "b200",
+)  # nodes of at most 8 cards, which are the domain
+TP, PP = (1, 2, 4, 8), (1, 2, 4, 8, 16, 32, 64)
+MOST = 2.4  # the bars end here, in multiples of a card's memory
+PALE = {name: 0.35 * np.array(to_rgb(theme.COLOURS[name])) + 0.65 for name in ("good", "warning", "idle")}
+KINDS = {"fits": PALE["good"], "too much": PALE["warning"], "no": PALE["idle"]}
+
+
+@dataclass(frozen=True)
+class Result:
+    """The cuts by (tp, pp), the chosen one (None where nothing fits), and the leanest of each tp."""
+
+    model: Transformer
+    machine: Cluster
+    cuts: dict[tuple[int, int], Candidate]
+    chosen: Candidate | None
+    leanest: dict[int, Candidate]
+    batch: tuple[int, int]
+
+    def kind(self, cut: Candidate | None) -> str:
+        """Whether a cut fits, takes too much, or cannot be (no such cut, or a batch that is not shared)."""
+        if cut is None or not cut.whole_batch:
+            return "no"
+        return "fits" if cut.memory.total <= self.machine.gpu.memory else "too much"
+
+
+def compute(
+    model="llama2-70b",
+    cluster="a100",
+    nodes=8,
+    micro_batch=1,
+    global_batch=512,
+    recompute="selective",
+    zero=0,
+) -> Result:
+    """All cuts of a preset model over the nodes of a preset cluster, and the four steps' choice."""
+    if cluster not in CLUSTERS:
+        raise InputRefused(f"this map is for nodes of up to 8 cards; choose one of {', '.join(CLUSTERS)}")
+    shape, machine = load_model(model), load_cluster(cluster, nodes=nodes)
+    options = {"micro_batch": micro_batch, "global_batch": global_batch, "recompute": recompute, "zero": zero}
+    tried = candidates(shape, machine, sequence_parallel=True, **options)
+    try:
+        chosen = choose(shape, machine, tried, machine.gpu.memory)
+    except InputRefused:
+        chosen = None
+    cuts = {(one.tp, one.pp): one for one in tried}
+    leanest = {}
+    for one in tried:
+        best = leanest.get(one.tp)
+        if not one.thin and (best is None or one.memory.total < best.memory.total):
+            leanest[one.tp] = one
+    return Result(shape, machine, cuts, chosen, leanest, (micro_batch, global_batch))
+
+
+def build(figure):
+    """Left: the map; right, in the same rows: memory of the leanest cut of each degree."""
+    left = theme.axes(figure, left=0.075, right=0.615, bottom=0.13, top=0.8)
+    right = theme.axes(figure, left=0.665, right=0.975, bottom=0.13, top=0.8)
+    left.set(xlim=(0, len(PP)), ylim=(len(TP), 0), xlabel="pipeline stages pp")
+    left.set_xticks(np.arange(len(PP)) + 0.5, PP)
+    left.set_yticks(np.arange(len(TP)) + 0.5, [f"tp {tp}" for tp in TP])
+    left.set_title("fullest card's memory, GB", pad=24)
+    right.set(xlim=(0, MOST), ylim=(len(TP), 0), xlabel="of a card's memory")
+    right.set_xticks([0, 0.5, 1, 1.5, 2], ["0", "½", "1", "1½", "2"])
+    right.set_yticks([])
+    right.set_title("leanest cut with ≥ 4 layers a stage", pad=24)
+    for ax in (left, right):
+        ax.grid(False)
+        ax.tick_params(length=0)
+    left.spines[["left", "bottom"]].set_visible(False)
+    right.axvline(1, color=theme.COLOURS["text"], lw=1.4, zorder=3)
+    for ax, words in ((left, KEY), (right, BARS)):
+        for x, text, colour in words:
+            where = dict(transform=ax.transAxes, ha="left", va="bottom", fontsize=10)
+            ax.text(x, 1.02, text, color=theme.COLOURS[colour], **where)
+    edge = dict(facecolor="none", edgecolor=theme.COLOURS["text"])
+    bars = {
+        name: right.barh(np.arange(len(TP)) + 0.5, np.zeros(len(TP)), height=0.52, color=theme.COLOURS[name])
+        for name in ("optimizer_states", "activations")
+    }
+    return dict(
+        cells=left.add_collection(PolyCollection([], edgecolor="white", lw=1.5)),
+        chosen=left.add_collection(PolyCollection([], lw=2.4, **edge)),
+        words=[
+            left.text(j + 0.5, i + 0.5, "", ha="center", va="center")
+            for i in range(len(TP))
+            for j in range(len(PP))
+        ],
+        bars=bars,
+        says=[right.text(0, i + 0.5, "", va="center", ha="left", fontsize=10) for i in range(len(TP))],
+        title=figure.text(0.02, 0.975, "", ha="left", va="top", fontsize=12, weight="bold"),
+    )
+
+
+KEY = ((0.0, "fits", "good"), (0.085, "too much", "warning"), (0.245, "(thin: < 4 layers a stage)", "muted"))
+KEY += ((0.66, "framed: chosen", "text"),)
+BARS = ((0.0, "states", "optimizer_states"), (0.24, "activations", "activations"))
+
+
+def update(artists, result: Result):
+    """Fills the map and the bars."""
+    boxes, colours = [], []
+    for number, text in enumerate(artists["words"]):
+        i, j = divmod(number, len(PP))
+        cut = result.cuts.get((TP[i], PP[j]))
+        kind = result.kind(cut)
+        boxes.append(_box(i, j))
+        colours.append(KINDS[kind])
+        text.set_text(_gigabytes(cut) if kind != "no" else "batch" if cut else "–")
+        text.set_color(theme.COLOURS["muted" if kind == "no" else "text"])
+    artists["cells"].set_verts(boxes)
+    artists["cells"].set_facecolor(colours)
+    one = result.chosen
+    artists["chosen"].set_verts([_box(TP.index(one.tp), PP.index(one.pp), 0.035)] if one else [])
+    for i, tp in enumerate(TP):
+        _fill(artists, i, result.leanest.get(tp), result.machine.gpu.memory)
+    artists["title"].set_text(_headline(result))
+    rectangles = [bar for bars in artists["bars"].values() for bar in bars]
+    return [
+        artists["cells"],
+        artists["chosen"],
+        *artists["words"],
+        *rectangles,
+        *artists["says"],
+        artists["title"],
+    ]
+
+
+def _fill(artists, i, cut: Candidate | None, capacity) -> None:
+    """The two bars of one degree and the words beside them."""
+    states, activations = (0.0, 0.0) if cut is None else (cut.memory.states, cut.memory.activations)
+    first = min(states / capacity, MOST)
+    second = min(activations / capacity, MOST - first)
+    artists["bars"]["optimizer_states"][i].set_width(first)
+    artists["bars"]["activations"][i].set(x=first, width=second)
+    says = artists["says"][i]
+    if cut is None:
+        says.set(text="no such cut", x=0.03, ha="left", color=theme.COLOURS["muted"])
+        return
+    end = max(first + second, 1.0)  # right of the line that marks the card's memory
+    inside = end > 0.62 * MOST
+    says.set(text=f"pp {cut.pp}: {format_bytes(cut.memory.total)}", ha="right" if inside else "left")
+    says.set(x=end - 0.04 if inside else end + 0.04)
+    says.set_color("white" if inside else theme.COLOURS["text"])
+
+
+def _box(i, j, inset=0.0):
+    low, high = inset, 1 - inset
+    return [(j + low, i + low), (j + high, i + low), (j + high, i + high), (j + low, i + high)]
+
+
+def _gigabytes(cut: Candidate) -> str:
+    text = digits(cut.memory.total / 1e9)
+    return f"({text})" if cut.thin else text
+
+
+def _headline(result: Result) -> str:
+    cards = f"{result.machine.n_gpus} × {result.machine.gpu.name}"
+    words = f"{result.model.name}, {digits(result.model.parameters / 1e9)} B, on {cards}: "
+    one = result.chosen
+    if one is None:
+        return words + "no cut will do"
+    m = one.plan.accumulation
+    return (
+        words
+        + f"TP {one.tp} × PP {one.pp} × DP {one.dp}, m = {m}, bubble {format_share(bubble_share(one.pp, m))}"
+    )
+
+
+def readout(result: Result) -> list[str]:
+    """The choice, one layer and all layers, the fullest stage, and the batch."""
+    shape, capacity = result.model, result.machine.gpu.memory
+    micro, whole = result.batch
+    at = {tp: next(one for (t, _), one in result.cuts.items() if t == tp) for tp, _ in result.cuts}
+    kept = ", ".join(
+        f"tp {tp} {format_bytes(shape.layers * layer_on_plan(shape, at[tp].plan))}" for tp in sorted(at)
+    )
+    lines = [
+        _headline(result),
+        f"the first stage keeps a micro-batch of all {shape.layers} layers: {kept}",
+    ]
+    one = result.chosen or min(result.cuts.values(), key=lambda cut: cut.memory.total)
+    name = "fullest stage" if result.chosen else f"leanest, tp {one.tp} x pp {one.pp}"
+    states, activations = format_bytes(one.memory.states), format_bytes(one.memory.activations)
+    total = f"{format_bytes(one.memory.total)} of {format_bytes(capacity)}"
+    lines.append(
+        f"{name}: states {states} + activations {activations} = {total}; {digits(one.layers)} layers a stage"
+    )
+    wanted = ENOUGH_MICRO_BATCHES * one.pp * one.dp * micro if one.pp > 1 else one.dp * micro
+    each = counted(whole / one.dp, "sequence")
+    lines.append(f"a global batch of {whole} gives {each} a replica; this cut asks for at least {wanted}")
+    return lines
+
+
+def alt(result: Result) -> str:
+    """What a reader who cannot see the picture needs."""
+    found = sum(result.kind(cut) == "fits" for cut in result.cuts.values())
+    return (
+        f"A map of tensor-parallel degrees against pipeline stages for {result.model.name}: {found} of "
+        f"{len(result.cuts)} cuts fit; beside it the memory of the leanest cut of each degree, split into "
+        "states and activations, against one card."
+    )
+
+
+plan_decision = Lab("plan_decision", compute, build, update, readout, alt, size=(9.4, 4.1))

@@ -1,0 +1,58 @@
+"""The map of the four-step choice says what the decision says."""
+
+import pytest
+
+from labkit.planner.decide import decide
+from labkit.presets import cluster, model
+from labkit.show import labs, still
+from labkit.show.labs.plan_decision import CLUSTERS, KINDS, PP, TP, compute
+
+
+@pytest.mark.parametrize("id", ["gpt3-13b", "llama2-70b", "mixtral-8x7b"])
+@pytest.mark.parametrize("batch", [128, 512])
+def test_it_frames_the_plan_of_the_decision(id, batch):
+    result = compute(model=id, global_batch=batch)
+    plan = decide(model(id), cluster("a100", nodes=8), batch).plan
+    assert (result.chosen.tp, result.chosen.pp, result.chosen.dp) == (plan.tp, plan.pp, plan.dp)
+    words = f"TP {plan.tp} × PP {plan.pp} × DP {plan.dp}"
+    assert words in still(labs.plan_decision, model=id, global_batch=batch).facts[0]
+
+
+def test_cells_have_the_memory_and_the_colour_of_their_cut(drawn):
+    artists, result = drawn("plan_decision", model="llama2-70b")
+    words = [text.get_text() for text in artists["words"]]
+    colours = artists["cells"].get_facecolor()
+    for number, word in enumerate(words):
+        cut = result.cuts.get((TP[number // len(PP)], PP[number % len(PP)]))
+        assert tuple(colours[number][:3]) == pytest.approx(tuple(KINDS[result.kind(cut)]))
+        assert (word == "–") == (cut is None)
+        if cut is not None:
+            assert float(word.strip("()")) == pytest.approx(cut.memory.total / 1e9, rel=0.01)
+            assert word.startswith("(") == cut.thin
+    assert len(artists["chosen"].get_paths()) == 1
+
+
+def test_bars_are_states_and_activations_of_the_leanest_cut(drawn):
+    artists, result = drawn("plan_decision", model="gpt3-13b", micro_batch=2)
+    capacity = result.machine.gpu.memory
+    for i, tp in enumerate(TP):
+        memory = result.leanest[tp].memory
+        assert artists["bars"]["optimizer_states"][i].get_width() == pytest.approx(memory.states / capacity)
+        assert artists["bars"]["activations"][i].get_width() == pytest.approx(memory.activations / capacity)
+
+
+def test_where_nothing_fits_the_map_stays_and_says_so(drawn):
+    artists, result = drawn("plan_decision", model="gpt3-175b", nodes=1)
+    assert result.chosen is None and artists["chosen"].get_paths() == []
+    assert "no cut will do" in artists["title"].get_text()
+    assert "leanest" in still(labs.plan_decision, model="gpt3-175b", nodes=1).facts[2]
+
+
+def test_a_batch_too_small_for_the_replicas_is_said_in_the_cells(drawn):
+    artists, _ = drawn("plan_decision", model="llama2-7b", cluster="b200", nodes=64, global_batch=64)
+    assert artists["words"][0].get_text() == "batch"
+
+
+def test_the_clusters_offered_have_nodes_of_at_most_eight_cards():
+    for id in CLUSTERS:
+        assert cluster(id).domain == cluster(id).gpus_per_node <= max(TP)
