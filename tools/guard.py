@@ -17,7 +17,7 @@ from tools.notebooks import WIDGET, normalise, to_text
 
 ALLOWED_TAGS: frozenset[str] = frozenset()
 LONGEST_CELL = 16  # lines; about ten is the aim
-LARGEST_FILE = 400_000  # bytes
+LARGEST_FILE = 500_000  # bytes
 NARROWEST_PICTURE = 300  # pixels
 HAN = re.compile(r"[\u3000-\u303f\u3400-\u9fff\uf900-\ufaff\uff00-\uffef]")
 
