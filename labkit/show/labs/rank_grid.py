@@ -8,6 +8,7 @@ from matplotlib.colors import to_rgb
 
 from labkit.errors import InputRefused
 from labkit.show import theme
+from labkit.show.blocks import Numbers
 from labkit.show.lab import Lab
 from labkit.spec import Plan, RankGrid
 from labkit.spec.plan import DIMENSIONS
@@ -17,6 +18,7 @@ MOST = 128  # ranks whose numbers can still be read
 WIDTH, HEIGHT = 9.4, 5.4  # inches, which are also the units of the axes
 TOP, EDGE = 4.72, 0.12  # below the two lines of words; the free margin
 LABEL, GAP, LARGEST = 0.21, 0.16, 0.8  # room for a node's name, between nodes, and a cell at most
+LINE = 0.16  # from a rank's number to that of its group below
 TINT = 0.45  # share of white in the hues, so that dark words stand out on all of them
 HUES = np.array([to_rgb(colour) for colour in theme.RANKS]) * (1 - TINT) + TINT
 
@@ -58,7 +60,6 @@ def build(figure):
     field = figure.add_axes((0, 0, 1, 1))
     field.set(xlim=(0, WIDTH), ylim=(0, HEIGHT))
     field.axis("off")
-    small = dict(ha="center", va="center", visible=False)
     across, muted = theme.COLOURS["inter"], theme.COLOURS["muted"]
     right = dict(ha="right", va="top")
     field.text(WIDTH - EDGE, HEIGHT - 0.13, "ringed: the group is across nodes", color=across, **right)
@@ -72,8 +73,9 @@ def build(figure):
         first=field.add_collection(
             PolyCollection([], facecolor="none", edgecolor=theme.COLOURS["text"], lw=1.7)
         ),
-        ranks=[field.text(0, 0, "", fontsize=8.7, linespacing=1.05, **small) for _ in range(MOST)],
-        names=[field.text(0, 0, "", color=muted, fontsize=9, **small) for _ in range(MOST)],
+        ranks=Numbers(field, fontsize=8.7),
+        groups=Numbers(field, fontsize=8.7),
+        names=Numbers(field, fontsize=9),
         title=field.text(EDGE, HEIGHT - 0.13, "", ha="left", va="top", fontsize=12, weight="bold"),
         below=field.text(EDGE, HEIGHT - 0.38, "", ha="left", va="top", color=muted),
     )
@@ -89,23 +91,20 @@ def update(artists, result: Result):
     artists["cells"].set_verts([_square(at, cell, 0.05) for at in corners])
     artists["cells"].set_facecolor(HUES[group_of % len(HUES)])
     artists["first"].set_verts([_square(at, cell, 0.058) for at in corners[result.groups[0]]])
-    for rank, text in enumerate(artists["ranks"]):
-        text.set_visible(rank < grid.ranks)
-        if rank < grid.ranks:
-            x, y = corners[rank]
-            text.set(text=f"{rank}\ng{group_of[rank]}", x=x + cell / 2, y=y + cell / 2)
-    for node, text in enumerate(artists["names"]):
-        text.set_visible(node < grid.nodes)
-        if node < grid.nodes:
-            x, y, w, h = boxes[node]
-            text.set(text=f"node {node}", x=x + w / 2, y=y + h + LABEL / 2)
+    x, y = corners.T + [[0], [cell / 2]]
+    line = min(LINE, 0.36 * cell)
+    artists["ranks"].set_numbers(y + line / 2, x, x + cell, range(grid.ranks))
+    artists["groups"].set_numbers(y - line / 2, x, x + cell, [f"g{group}" for group in group_of])
+    x, y, width, height = np.transpose(boxes)
+    names = [f"node {node}" for node in range(grid.nodes)]
+    artists["names"].set_numbers(y + height + LABEL / 2, x, x + width, names, theme.COLOURS["muted"])
     crossing, count = result.crossing[result.dimension]
     degree = result.groups.shape[1]
     shown = f"{result.dimension}: {counted(count, 'group')} of {degree}"
     artists["title"].set_text(f"{shown}, {crossing} of them across nodes")
     artists["below"].set_text(_product(grid.plan))
-    texts = [*artists["ranks"], *artists["names"], artists["title"], artists["below"]]
-    return [*(artists[name] for name in ("nodes", "rings", "cells", "first")), *texts]
+    moved = ("nodes", "rings", "cells", "first", "ranks", "groups", "names", "title", "below")
+    return [artists[name] for name in moved]
 
 
 def layout(grid: RankGrid):

@@ -12,6 +12,11 @@ def facts(**setting):
     return still(labs.rank_grid, **setting).facts
 
 
+def words(numbers):
+    """What an artist of many short texts writes."""
+    return [text for text, _ in numbers._texts]
+
+
 def test_the_guides_64_cards():
     lines = facts()
     assert "tp 8 × cp 1 × pp 4 × dp 2 = 64 ranks" in lines[0] and "32 ranks hold the model" in lines[0]
@@ -28,14 +33,15 @@ def test_the_order_decides_who_crosses():
 
 def test_cells_are_numbered_coloured_and_ringed_by_group(drawn):
     artists, _ = drawn("rank_grid", tp=4, pp=2, dp=2, order="tp-cp-pp-dp", dimension="dp")
-    words = [text.get_text() for text in artists["ranks"] if text.get_visible()]
-    assert len(words) == 16 and words[:2] == ["0\ng0", "1\ng1"] and words[8] == "8\ng0"
+    assert words(artists["ranks"]) == [str(rank) for rank in range(16)]
+    groups = words(artists["groups"])
+    assert len(groups) == 16 and groups[:2] == ["g0", "g1"] and groups[8] == "g0"
     colours = artists["cells"].get_facecolor()
     assert np.array_equal(colours[0], colours[8]) and not np.array_equal(colours[0], colours[1])
     assert len(artists["rings"].get_paths()) == 16 and len(artists["first"].get_paths()) == 2
     artists, _ = drawn("rank_grid", tp=4, pp=2, dp=2, dimension="dp")
     assert len(artists["rings"].get_paths()) == 0
-    assert [text.get_text() for text in artists["names"] if text.get_visible()] == ["node 0", "node 1"]
+    assert words(artists["names"]) == ["node 0", "node 1"]
 
 
 @pytest.mark.parametrize("per_node", [4, 8, 16])
