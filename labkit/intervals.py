@@ -17,7 +17,10 @@ def intervals(start, stop) -> np.ndarray:
     >>> intervals([4, 0, 1], [5, 2, 3]).tolist()
     [[0.0, 3.0], [4.0, 5.0]]
     """
-    start, stop = np.asarray(start, float), np.asarray(stop, float)
+    try:
+        start, stop = np.asarray(start, float), np.asarray(stop, float)
+    except (TypeError, ValueError, OverflowError):
+        raise InputRefused("starts and stops must be numbers; give two sequences of equal length") from None
     if start.shape != stop.shape or start.ndim != 1:
         raise InputRefused(
             f"starts and stops have the shapes {start.shape} and {stop.shape}; "
@@ -68,11 +71,20 @@ def length(a: np.ndarray) -> float:
     >>> length(intervals([0, 1, 4], [2, 3, 5]))
     4.0
     """
+    a = _checked(a)
     return float((a[:, 1] - a[:, 0]).sum())
+
+
+def _checked(a) -> np.ndarray:
+    """A set of intervals; refused when it is none."""
+    if not (isinstance(a, np.ndarray) and a.ndim == 2 and a.shape[1] == 2 and a.dtype.kind == "f"):
+        raise InputRefused("a set of intervals has the shape (k, 2); make it with intervals(start, stop)")
+    return a
 
 
 def _where(a: np.ndarray, b: np.ndarray, keep) -> np.ndarray:
     """The stretches between neighbouring end points for which ``keep(in a, in b)`` is true."""
+    a, b = _checked(a), _checked(b)
     points = np.unique(np.concatenate([a.ravel(), b.ravel()]))
     left, right = points[:-1], points[1:]
     kept = keep(*(_holds(one, left) for one in (a, b)))

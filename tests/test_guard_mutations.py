@@ -271,3 +271,10 @@ def test_a_picture_of_another_figure_is_seen_by_check():
     shown[0].data["image/png"] = shown[1].data["image/png"]
     assert differences(stored, stored) == []
     assert any("of its pixels differ" in line for line in differences(changed, stored))
+
+
+def test_printed_text_is_one_output_however_it_arrived():
+    cell = nbformat.v4.new_code_cell("print(1); print(2)", id="two")
+    cell.outputs = [nbformat.v4.new_output("stream", name="stdout", text=text) for text in ("1\n", "2\n")]
+    (output,) = normalise(nbformat.v4.new_notebook(cells=[cell])).cells[0].outputs
+    assert output.text == "1\n2\n"

@@ -66,6 +66,7 @@ def normalise(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
             continue
         count += 1
         cell.execution_count = count
+        cell.outputs = _joined(cell.outputs)
         for output in cell.outputs:
             if "execution_count" in output:
                 output.execution_count = count
@@ -73,6 +74,18 @@ def normalise(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
                 output.data.pop(WIDGET, None)
     nbformat.validate(notebook)
     return notebook
+
+
+def _joined(outputs: list) -> list:
+    """Printed text that follows printed text as one output; into how many it falls is a matter of timing."""
+    joined = []
+    for output in outputs:
+        last = joined[-1] if joined else None
+        if output.output_type == "stream" and last and last.get("name") == output.name:
+            last.text += output.text
+        else:
+            joined.append(output)
+    return joined
 
 
 def _heading(cell) -> str | None:

@@ -5,6 +5,7 @@ import numpy as np
 from labkit.collectives.place import check_ranks
 from labkit.errors import InputRefused
 from labkit.spec import Link
+from labkit.spec.checks import amount, floats, shown
 from labkit.units import plain
 
 
@@ -18,13 +19,7 @@ def bucket_count(size, bucket):
     >>> bucket_count(14e9, 25e6), bucket_count(100e6 + 1, 25e6)
     (560.0, 5.0)
     """
-    size, bucket = np.asarray(size, float), np.asarray(bucket, float)
-    if not (size >= 0).all():
-        raise InputRefused("the bytes to be cut into buckets must be 0 or more; correct the negative number")
-    if not (bucket > 0).all():
-        raise InputRefused(
-            "a bucket must hold more than 0 bytes; use a positive size, or None for no buckets"
-        )
+    size, bucket = amount(size, "the size to be cut into buckets, in bytes,", zero=True), _bucket(bucket)
     # 1e-9: a quotient that is whole but for rounding is not rounded up.
     return plain(np.maximum(np.ceil(size / bucket - 1e-9), 1.0))
 
@@ -38,9 +33,7 @@ def bandwidth_share(bucket, n, link: Link):
     >>> [round(bandwidth_share(25e6, n, Link(5e-6, 50e9)), 3) for n in (8, 64, 512)]
     [0.926, 0.61, 0.163]
     """
-    bucket = np.asarray(bucket, float)
-    if not (bucket > 0).all():
-        raise InputRefused("a bucket must hold more than 0 bytes; use a positive size")
+    bucket = _bucket(bucket)
     return plain(bucket / (bucket + _half(n, link)))
 
 
@@ -53,10 +46,14 @@ def bucket_for_share(share, n, link: Link):
     >>> [round(bucket_for_share(0.9, n, Link(5e-6, 50e9)) / 1e6) for n in (8, 64, 512)]
     [18, 144, 1152]
     """
-    share = np.asarray(share, float)
+    share = floats(share)
     if not ((share > 0) & (share < 1)).all():
-        raise InputRefused(f"the share of the bandwidth is {share}; use more than 0 and less than 1")
+        raise InputRefused(f"the share of the bandwidth is {shown(share)}; use more than 0 and less than 1")
     return plain(_half(n, link) * share / (1 - share))
+
+
+def _bucket(size) -> np.ndarray:
+    return amount(size, "the size of a bucket, in bytes,", endless=True)
 
 
 def _half(n, link: Link):

@@ -17,6 +17,7 @@ from labkit.collectives.place import Place, check_ranks, check_whole_domains, pl
 from labkit.collectives.shares import shares
 from labkit.errors import InputRefused
 from labkit.spec import Cluster, Link
+from labkit.spec.checks import floats
 from labkit.units import plain
 
 
@@ -95,7 +96,7 @@ def _checked(op, algorithm, size, n, link_or_cluster):
     check_pair(op, algorithm)
     at = place(link_or_cluster)
     n = check_ranks(n, at)
-    size = np.asarray(size, dtype=float)
+    size = floats(size)
     if not ((size >= 0) & np.isfinite(size)).all():
         raise InputRefused(
             "the message size must be 0 bytes or more, and finite; correct the negative or missing one"
@@ -108,7 +109,7 @@ def _checked(op, algorithm, size, n, link_or_cluster):
 def _pieces(op, algorithm, size, n, at, segments):
     """``segments`` checked, or the best whole number for None."""
     if segments is not None:
-        segments = np.asarray(segments, dtype=float)
+        segments = floats(segments)
         if not ((segments >= 1) & (segments == np.floor(segments)) & np.isfinite(segments)).all():
             raise InputRefused("segments must be a whole number of at least 1; use 1 for the whole message")
         return segments

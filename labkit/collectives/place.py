@@ -14,6 +14,7 @@ import numpy as np
 from labkit.collectives.levels import power_of_two
 from labkit.errors import InputRefused
 from labkit.spec import Cluster, Link
+from labkit.spec.checks import floats, shown
 
 # A Link has no boundary: one domain larger than any rank count, and small enough to stay exact in a float.
 _BOUNDLESS = 2.0**53
@@ -111,12 +112,7 @@ def place(link_or_cluster: Link | Cluster) -> Place:
 
 
 def _link(link: Link) -> tuple[np.ndarray, np.ndarray]:
-    alpha, bandwidth = np.asarray(link.alpha, dtype=float), np.asarray(link.bandwidth, dtype=float)
-    if not ((alpha >= 0).all() and (bandwidth > 0).all()):
-        raise InputRefused(
-            "a link needs alpha >= 0 s and bandwidth > 0 bytes/s; correct the figures of this one"
-        )
-    return alpha, bandwidth
+    return np.asarray(link.alpha, dtype=float), np.asarray(link.bandwidth, dtype=float)
 
 
 def check_count(n, what: str) -> np.ndarray:
@@ -127,11 +123,13 @@ def check_count(n, what: str) -> np.ndarray:
     ...
     labkit.errors.InputRefused: the tensor-parallel degree must be a whole number of at least 1, not 0
     """
-    n = np.asarray(n, dtype=float)
-    good = (n >= 1) & (n == np.floor(n)) & np.isfinite(n)
+    numbers = floats(n)
+    good = (numbers >= 1) & (numbers == np.floor(numbers)) & np.isfinite(numbers)
     if not good.all():
-        raise InputRefused(f"{what} must be a whole number of at least 1, not {n[~good].flat[0]:g}")
-    return n
+        wrong = numbers[~good].flat[0]
+        said = f"{wrong:g}" if numbers.ndim else shown(n)
+        raise InputRefused(f"{what} must be a whole number of at least 1, not {said}")
+    return numbers
 
 
 def check_ranks(n, at: Place | None = None) -> np.ndarray:

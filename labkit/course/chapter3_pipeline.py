@@ -8,7 +8,7 @@ import numpy as np
 
 from labkit.course.table import Table, table
 from labkit.errors import InputRefused
-from labkit.planner.stages import pipeline_times
+from labkit.planner.stage_times import pipeline_times
 from labkit.presets import cluster, published
 from labkit.spec import Transformer
 from labkit.strategies.pipeline import (
@@ -216,7 +216,7 @@ def interleaving_table(p=4, m=16, chunks=(1, 2, 4), layers=32) -> Table:
         "v",
         "(p-1)/(m v+p-1)",
         "simulated",
-        "with transfers of 0.1",
+        "with transfers of 0.1 forward",
         "boundaries crossed",
         "held by rank 0",
         "layers a chunk",
@@ -248,6 +248,15 @@ def published_errors() -> np.ndarray:
     return np.array([100 * (ours - row["bubble_rate"]) for row, ours in published_rates()])
 
 
+def _closed_form_errors() -> np.ndarray:
+    return np.array(
+        [
+            100 * (bubble_share(row["p"], row["m"], row["v"]) - row["bubble_rate"])
+            for row, _ in published_rates()
+        ]
+    )
+
+
 def published_table() -> Table:
     """Published bubble rates, ours from stage and transfer times, and the closed form without transfers."""
     rows = []
@@ -256,4 +265,7 @@ def published_table() -> Table:
         shares = (row["bubble_rate"], ours, bubble_share(p, m, v))
         name = "1F1B" if v == 1 else f"interleaved, v = {v}"
         rows.append((row["model"], p, m, name, *(f"{100 * share:.1f} %" for share in shares)))
+    off = {"labkit": published_errors(), "closed form": _closed_form_errors()}
+    worst = (f"{np.median(abs(each)):.1f}, {abs(each).max():.1f} points" for each in off.values())
+    rows.append(("all", "", "", "off by: median, worst", "", *worst))
     return table(("model", "p", "m", "schedule", "published", "labkit", "closed form"), rows)

@@ -81,12 +81,13 @@ def reasons_table(memory=80 * GB) -> Table:
     for what in ("layer", "activations", "states", "states and activations"):
         at = {t: float(bytes_by_degree(of, t, parameters=PARAMETERS)[what]) for t in (1, 2, 4, 8)}
         smallest = smallest_degree(of, memory, what, PARAMETERS)
-        rows.append((what, *map(format_bytes, at.values()), f"t = {smallest}"))
-    return table(("needs, per rank", "t = 1", "2", "4", "8", "first below 80 GB"), rows)
+        name = "one layer and its activations" if what == "layer" else what
+        rows.append((name, *map(format_bytes, at.values()), f"t = {smallest}"))
+    return table(("a rank needs for", "t = 1", "2", "4", "8", "first below 80 GB"), rows)
 
 
 def degrees_table(machine: str = "a100") -> Table:
-    """For each model: degrees that are legal, those within a host, and the smallest that holds the model."""
+    """For each model: degrees that are legal, and the smallest that holds it within a node."""
     card = cluster(machine)
     rows = []
     for name in ("llama2-7b", "guide-13b", "llama2-70b", "llama3.1-8b", "gpt3-175b"):
@@ -99,11 +100,12 @@ def degrees_table(machine: str = "a100") -> Table:
                 name,
                 f"{of.heads} / {of.kv_heads} / {of.ffn:,}",
                 ", ".join(map(str, legal)),
-                f"t = {fits}" if within else "not inside a host: pipeline or shards as well",
+                f"t = {fits}" if within else "none in a node: pipeline or shards as well",
             )
         )
     return table(
-        ("model", "heads / kv heads / ffn", "legal t up to 32", "smallest that holds it alone"), rows
+        ("model", "heads / kv heads / ffn", "legal t up to 32", "smallest that holds states and activations"),
+        rows,
     )
 
 

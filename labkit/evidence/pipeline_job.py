@@ -12,6 +12,8 @@ from multiprocessing.connection import wait
 import numpy as np
 
 from labkit.errors import InputRefused
+from labkit.spec.checks import shown, whole
+from labkit.strategies.checks import flag, single
 from labkit.strategies.pipeline import one_f_one_b
 from labkit.strategies.timeline import FORWARD
 from labkit.units import format_time
@@ -62,14 +64,14 @@ def run_job(counts, agree: bool = False, limit: float = 3.0) -> JobReport:
     call. Refused: numbers of ranks outside 2 to 4, of micro-batches outside 1 to 64, and a limit that is not
     above 0.
     """
-    counts = tuple(counts)
-    if not 2 <= len(counts) <= MOST_RANKS or not all(1 <= m <= MOST_MICRO_BATCHES for m in counts):
+    if not isinstance(counts, list | tuple | np.ndarray) or not 2 <= np.size(counts) <= MOST_RANKS:
         raise InputRefused(
             f"this job is for 2 to {MOST_RANKS} ranks of 1 to {MOST_MICRO_BATCHES} micro-batches each; "
-            f"got {_listed(counts)}"
+            f"give a list of their numbers, not {shown(counts)}"
         )
-    if not 0 < limit < float("inf"):
-        raise InputRefused(f"the watchdog cannot wait {limit} s; give a number of seconds above 0")
+    counts = tuple(whole(m, "the micro-batches of a rank", most=MOST_MICRO_BATCHES) for m in counts)
+    flag(agree, "agree")
+    limit = single(limit, "the seconds that the watchdog waits")
     ran = (min(counts),) * len(counts) if agree else counts
     states, gradients = _Job(counts, agree).watch(limit)
     if len(gradients) < len(counts):

@@ -21,6 +21,8 @@ from labkit.planner.traffic import (
     tensor_parallel,
 )
 from labkit.spec import Cluster, Plan, Transformer
+from labkit.spec.checks import noun
+from labkit.spec.rules import check_nouns
 from labkit.units import plain
 
 AGAIN = "tensor parallel, gather again"  # of inputs for the weight gradients, beside which it may run
@@ -46,7 +48,8 @@ def step_bill(
     ``bucket`` bytes where given, or the collectives of ``plan.zero`` stages 1 to 3; the embedding's gradient
     between the ends where a pipeline ties it to the head; of each layer and micro-batch tensor parallel's
     all_reduces, under sequence parallel as reduce_scatter + all_gather of the same bytes and one more
-    all_gather a block, of the input that was not kept whole; those of the embedding, the head and the loss;
+    all_gather a block and for the head, of the input that was not kept whole; those of the embedding, the
+    head and the loss; once a step, of the gradients that each rank has but a summand of (norms);
     context parallel's ring or all_to_all; the experts' all_to_alls; activations and gradients between stages.
     ``plan.recompute`` repeats forward communication: ``full`` of the whole layer, ``selective`` of attention.
 
@@ -70,6 +73,7 @@ def step_bill(
     tensor parallel, loss: 48 x all_reduce of 0.008192 MB inside
     pipeline: 16 x send_recv of 16.78 MB across
     """
+    check_nouns(model=model, cluster=cluster, plan=plan)
     layers = np.maximum.reduce([np.asarray(layers_on_rank(model, plan, stage)) for stage in STAGES])
     held = fullest(model, plan)
     work = Workload(
@@ -90,7 +94,8 @@ def step_bill(
         *_experts(model, plan, work, cluster.domain),
         *_pipeline(plan, work, cluster.domain),
     ]
-    return [row for row in rows if np.any(np.asarray(row.bytes_per_rank) > 0)]
+    sends = [np.asarray(row.bytes_per_rank) > 0 for row in rows]
+    return [row for mask, row in zip(sends, rows, strict=True) if np.any(mask) for row in _where(mask, [row])]
 
 
 def _where(mask, rows: list[BillRow]) -> list[BillRow]:
@@ -153,13 +158,15 @@ def _tensor(model, plan, work, held, domain) -> list[BillRow]:
         for row in scattered
         for half in ("reduce_scatter", "all_gather")
     ]
-    again = 2 * halves * work.layers * work.micro_batches
+    again = (2 * halves * work.layers + 1) * work.micro_batches
     pieces.append(bill_row(AGAIN, "all_gather", work.activation_bytes, again, at))
-    once = np.asarray(held.whole) * work.gradient_bytes_per_element
-    norms = bill_row("tensor parallel, norms", "all_reduce", once, 1, at)
+    # A rank sees its own positions only, or of the norms of query and key its own heads only.
+    per_head = 2 * model.head_dim * int(model.qk_norm) * work.layers
+    once = np.where(split, held.whole, per_head) * work.gradient_bytes_per_element
     return [
         *_where(~split, whole),
-        *_where(split, [*pieces, norms, *_inside_experts(model, plan, work, per_layer, domain)]),
+        *_where(split, [*pieces, *_inside_experts(model, plan, work, per_layer, domain)]),
+        bill_row("tensor parallel, norms", "all_reduce", once, 1, at),
         *_copied_heads(model, plan, work, held, domain),
         *_loss(plan, work, at),
     ]
@@ -204,12 +211,16 @@ def _inside_experts(model, plan, work, per_layer, domain) -> list[BillRow]:
 
 
 def _context(model, plan, work, domain) -> list[BillRow]:
-    """Keys and values round a ring, or positions traded for heads; of a layer's own heads on this rank."""
+    """Keys and values round a ring, or positions traded for heads; of a layer's own heads on this rank.
+
+    Every rank of a trade gets a kv head: where there are fewer heads than ranks, they travel in copies.
+    """
     at, ring = plan_seats(plan, "cp", domain=domain), np.asarray(plan.context) == "ring"
     tp, cp = np.asarray(plan.tp, float), np.asarray(plan.cp)
     tokens = work.micro_batch * work.sequence * work.bytes_per_element
     queries = tokens * model.query_width / tp
-    keys = tokens * np.maximum(model.kv_heads / tp, 1) * model.head_dim
+    heads = np.maximum(model.kv_heads / tp, 1)
+    keys, traded = (tokens * one * model.head_dim for one in (heads, np.maximum(heads, cp)))
     times = work.layers * work.micro_batches
     again = _again(plan, "full", "selective")
     # Forward cp - 1 hops, backward again; the gradients of a block go one hop more, home.
@@ -219,7 +230,7 @@ def _context(model, plan, work, domain) -> list[BillRow]:
         bill_row(
             f"context parallel, {name}", "all_to_all", size, 2 * (2 + again) * times * np.ones_like(cp), at
         )
-        for name, size in (("queries and outputs", queries), ("keys and values", keys))
+        for name, size in (("queries and outputs", queries), ("keys and values", traded))
     ]
     return [*_where(ring, [passes]), *_where(~ring, trades)]
 
@@ -251,9 +262,17 @@ def _pipeline(plan, work, domain) -> list[BillRow]:
     return [bill_row("pipeline", "send_recv", payload, count, at)]
 
 
+def check_rows(rows) -> None:
+    """Refuses what is no list of the rows of a bill."""
+    noun(rows, list, "the rows of a bill")
+    for row in rows:
+        noun(row, BillRow, "a row of a bill")
+
+
 def bytes_by_strategy(rows: list[BillRow]) -> dict[str, float]:
     """Bytes per rank and step of each strategy, the first word of the rows' names; their parts added up."""
     sums: dict[str, float] = {}
+    check_rows(rows)
     for row in rows:
         name = row.strategy.split(",")[0]
         sums[name] = plain(np.asarray(sums.get(name, 0.0)) + row.bytes_per_rank)

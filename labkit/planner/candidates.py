@@ -7,8 +7,9 @@ import numpy as np
 from labkit.errors import InputRefused
 from labkit.planner.stage_memory import StageMemory, peak_memory
 from labkit.spec import Cluster, Plan, Transformer
+from labkit.spec.checks import amount, noun, whole
 from labkit.spec.rule import IMPOSSIBLE, divisors
-from labkit.spec.rules import RULES
+from labkit.spec.rules import RULES, check_nouns
 from labkit.units import format_bytes
 
 TIGHT = 4  # layers a stage: "already tight" in the guide's 3.4; fewer are thin
@@ -46,14 +47,33 @@ class Candidate:
         return Plan(tp=self.tp, pp=self.pp, dp=self.dp, **self.options)
 
 
-def candidates(model: Transformer, cluster: Cluster, **options) -> list[Candidate]:
+def candidates(
+    model: Transformer,
+    cluster: Cluster,
+    *,
+    global_batch: int,
+    micro_batch: int = 1,
+    zero: int = 0,
+    recompute: str = "none",
+    sequence_parallel: bool = False,
+) -> list[Candidate]:
     """All cuts of the model over the whole cluster, tp from the domain's divisors, the rest to dp.
 
-    ``options`` are fields of ``Plan`` that stay as they are: batch, zero, recompute, sequence_parallel.
-    Layers that do not divide are split as evenly as they can be; experts are spread over the neighbours in
-    the domain. A plan that a rule calls impossible is left out, unless it is the batch that does not come out
-    whole.
+    The options are those of ``Plan``. Layers that do not divide are split as evenly as they can be; experts
+    are spread over the neighbours in the domain. A plan that a rule calls impossible is left out, unless it
+    is the batch that does not come out whole. Refused: a model or cluster of another type, a cluster of
+    arrays, and options that are no single values of a plan.
     """
+    check_nouns(model=model, cluster=cluster)
+    options = {
+        "global_batch": whole(global_batch, "global_batch of a plan"),
+        "micro_batch": whole(micro_batch, "micro_batch of a plan"),
+        "zero": zero,
+        "recompute": recompute,
+        "sequence_parallel": sequence_parallel,
+    }
+    if not Plan(**options).single or np.ndim(cluster.n_gpus) or np.ndim(cluster.domain):
+        raise InputRefused("cuts are of one cluster with one batch and one choice of options; give no arrays")
     cuts = np.array(
         [
             (tp, pp, cluster.n_gpus // (tp * pp))
@@ -67,7 +87,7 @@ def candidates(model: Transformer, cluster: Cluster, **options) -> list[Candidat
     own = {
         **options,
         "ep": np.array([_spread(model, cluster, *cut) for cut in cuts.tolist()]),
-        "sequence_parallel": (tp > 1) & options.get("sequence_parallel", False),
+        "sequence_parallel": (tp > 1) & sequence_parallel,
         "replicate_kv": tp > model.kv_heads,
     }
     plans = Plan(tp=tp, pp=pp, dp=dp, **own)  # all of them at once
@@ -113,6 +133,11 @@ def choose(model: Transformer, cluster: Cluster, tried: list[Candidate], capacit
     Refused, with what is missing: where nothing fits, and where no number of replicas that fits shares the
     batch evenly.
     """
+    check_nouns(model=model, cluster=cluster)
+    noun(tried, list, "the list of cuts")
+    for one in tried:
+        noun(one, Candidate, "a cut")
+    amount(capacity, "the capacity of a card, in bytes,", endless=True)
     if not tried:
         raise InputRefused(
             f"no cut of {model.name} over {cluster.n_gpus} GPUs is legal; change the number of nodes"

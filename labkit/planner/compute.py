@@ -1,9 +1,8 @@
 """Seconds of pure computation."""
 
-import numpy as np
-
 from labkit.errors import InputRefused
 from labkit.spec import Gpu
+from labkit.spec.checks import amount, noun, shown
 from labkit.units import plain
 
 
@@ -17,10 +16,10 @@ def compute_time(flops, gpu: Gpu, precision: str | None = None):
     >>> round(compute_time(312e12 / 2, Gpu("half of A100", 80e9, {"bf16": 312e12}, reached=0.5)), 12)
     1.0
     """
-    precision = precision or ("bf16" if "bf16" in gpu.peak else "fp16")
-    if precision not in gpu.peak:
-        raise InputRefused(f"{gpu.name} has no peak for {precision}; use one of {', '.join(gpu.peak)}")
-    flops = np.asarray(flops, float)
-    if not (flops >= 0).all():
-        raise InputRefused("the number of operations must be 0 or more; correct the negative or missing one")
-    return plain(flops / (gpu.peak[precision] * gpu.reached))
+    noun(gpu, Gpu, "the gpu")
+    if precision is None:
+        precision = "bf16" if "bf16" in gpu.peak else "fp16"
+    if not isinstance(precision, str) or precision not in gpu.peak:
+        known = f"use one of {', '.join(gpu.peak)}" if gpu.peak else "give its peak"
+        raise InputRefused(f"{gpu.name} has no peak for {shown(precision)}; {known}")
+    return plain(amount(flops, "the number of operations", zero=True) / (gpu.peak[precision] * gpu.reached))

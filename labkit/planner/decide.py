@@ -18,9 +18,10 @@ from labkit.planner.rank_parameters import layer_on_rank
 from labkit.planner.stage_memory import StageMemory, layer_on_plan
 from labkit.planner.stage_times import stage_forward, stage_transfer
 from labkit.spec import Cluster, Plan, Transformer, problems
+from labkit.spec.checks import amount
 from labkit.spec.rule import counted
+from labkit.spec.rules import check_nouns
 from labkit.spec.rules_batch import ENOUGH_MICRO_BATCHES, ENOUGH_SAMPLES
-from labkit.spec.whole import shown
 from labkit.strategies.pipeline import bubble_share
 from labkit.units import digits, format_bytes, format_share, format_time
 
@@ -95,22 +96,19 @@ def decide(
     >>> found.plan.tp, found.plan.pp, found.plan.dp, found.needs
     (1, 4, 16, 'nothing')
     """
-    for what, value, kind in (("model", model, Transformer), ("cluster", cluster, Cluster)):
-        if not isinstance(value, kind):
-            raise InputRefused(
-                f"the {what} is {shown(value)}; give a {kind.__name__}, as labkit.{what}(id) returns"
-            )
+    check_nouns(model=model, cluster=cluster)
     capacity = cluster.gpu.memory if max_memory is None else max_memory
-    if not isinstance(capacity, int | float) or not capacity > 0:
-        raise InputRefused(f"max_memory is {shown(max_memory)}; give the bytes of a card, a number above 0")
-    options = {
-        "global_batch": global_batch,
-        "micro_batch": micro_batch,
-        "zero": zero,
-        "recompute": recompute,
-        "sequence_parallel": sequence_parallel,
-    }
-    tried = candidates(model, cluster, **options)
+    if np.ndim(amount(capacity, "max_memory, in bytes of a card,", endless=True)):
+        raise InputRefused("max_memory is an array; give the bytes of one card")
+    tried = candidates(
+        model,
+        cluster,
+        global_batch=global_batch,
+        micro_batch=micro_batch,
+        zero=zero,
+        recompute=recompute,
+        sequence_parallel=sequence_parallel,
+    )
     chosen = choose(model, cluster, tried, capacity)
     plan = chosen.plan
     needs, rejected = _what_tensor_parallel_is_for(model, tried, chosen, capacity)

@@ -4,10 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from labkit.errors import InputRefused
 from labkit.planner.bill import step_bill
 from labkit.planner.exposed import BUCKET, exposed_seconds
 from labkit.spec import Cluster, Plan, Transformer
-from labkit.spec.rules import allowed
+from labkit.spec.rules import allowed, check_nouns
 from labkit.spec.rules_batch import ENOUGH_MICRO_BATCHES
 from labkit.units import plain
 
@@ -34,6 +35,9 @@ def factor_two(model: Transformer, cluster: Cluster, plan: Plan) -> list[Factor]
     Empty where dp is odd. A degree that the model or its batch does not allow is left out: layers that do not
     divide, heads that do not split. Tensor parallel beyond the fast-link domain is allowed, and pays for it.
     """
+    check_nouns(model=model, cluster=cluster, plan=plan)
+    if not plan.single:
+        raise InputRefused("this compares one plan with others; give single numbers, not arrays")
     if plan.dp % 2:
         return []
     half, found = plan.dp // 2, []

@@ -13,13 +13,15 @@ PyTorch FSDP, also for the hybrid of shards and replicas).
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from labkit.collectives import bucket_count
-from labkit.collectives.place import check_count
 from labkit.collectives.scaling import BACKWARD_SHARE
 from labkit.errors import InputRefused
 from labkit.planner.compute import compute_time
 from labkit.planner.traffic import BillRow, Workload, data_parallel, sharded, tensor_parallel
 from labkit.spec import Cluster
+from labkit.spec.checks import amount, noun, whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +65,11 @@ def levers(work: Workload, cluster: Cluster, tp=8, dp=8, *, bucket=25e6) -> list
     that pair micro-batches are left out when their number is odd. Refused: degrees not whole or below 1, tp
     beyond the domain, tp x dp ranks that do not fill whole domains, and a bucket of no bytes.
     """
-    check_count(tp, "the tensor-parallel degree")
-    check_count(dp, "the data-parallel degree")
+    noun(work, Workload, "the work")
+    noun(cluster, Cluster, "the cluster")
+    tp, dp = whole(tp, "the tensor-parallel degree"), whole(dp, "the data-parallel degree")
+    if np.ndim(amount(bucket, "the size of a bucket, in bytes,")):
+        raise InputRefused("the size of a bucket is an array; give one number of bytes")
     if tp * dp % cluster.domain:
         raise InputRefused(
             f"{tp} x {dp} ranks do not fill domains of {cluster.domain}; use a multiple of {cluster.domain}"

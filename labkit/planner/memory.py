@@ -1,12 +1,15 @@
 """Bytes per rank: of model states (weights, gradients, optimizer), and of one layer's activations."""
 
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
-from labkit.collectives.place import check_ranks
-from labkit.errors import InputRefused
+from labkit.collectives.place import check_count, check_ranks
+from labkit.spec.checks import amount, noun, one_of
+from labkit.spec.transformer import RECOMPUTE
 from labkit.units import plain
+
+_CARD = "the memory of a card, in bytes,"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +27,9 @@ class Recipe:
     second_moment: float = 4.0
 
     def __post_init__(self):
-        if not all(number >= 0 for number in astuple(self)) or not self.total > 0:
-            raise InputRefused(
-                "bytes per parameter must be 0 or more, and above 0 in all; correct the recipe"
-            )
+        for field in fields(self):
+            amount(getattr(self, field.name), f"{field.name} of a recipe, in bytes per parameter,", zero=True)
+        amount(self.total, "the bytes per parameter of a recipe in all")
 
     @property
     def optimizer(self) -> float:
@@ -68,7 +70,7 @@ def largest_model(memory, n=1, stage=0, recipe: Recipe = MIXED):
     >>> largest_model(80e9), round(largest_model(80e9, recipe=FP32_GRADIENTS) / 1e9, 2)
     (5000000000.0, 4.44)
     """
-    return plain(np.asarray(memory, float) / state_bytes(1.0, n, stage, recipe))
+    return plain(amount(memory, _CARD) / state_bytes(1.0, n, stage, recipe))
 
 
 def smallest_ranks(parameters, memory, stage, recipe: Recipe = MIXED):
@@ -81,7 +83,7 @@ def smallest_ranks(parameters, memory, stage, recipe: Recipe = MIXED):
     (inf, 4.0, 3.0)
     """
     kept, divided = _kept_and_divided(parameters, stage, recipe)
-    room = np.asarray(memory, float) - kept
+    room = amount(memory, _CARD) - kept
     with np.errstate(divide="ignore", invalid="ignore"):
         # Strictly below: where the quotient is whole, one rank more.
         return plain(np.where(room > 0, np.floor(divided / room) + 1, np.inf))
@@ -110,15 +112,12 @@ def layer_activation_bytes(
     >>> [layer_activation_bytes(2048, 4, 5120, 40, 8, sp, "selective") / units for sp in (False, True)]
     [13.0, 4.25]
     """
+    given = {"sequence": sequence, "micro_batch": micro_batch, "hidden": hidden, "heads": heads}
     sequence, micro_batch, hidden, heads = (
-        np.asarray(number, float) for number in (sequence, micro_batch, hidden, heads)
+        amount(number, f"{name} of a layer") for name, number in given.items()
     )
-    if not all((number > 0).all() for number in (sequence, micro_batch, hidden, heads)):
-        raise InputRefused("sequence, micro-batch, hidden and heads of a layer must be above 0; correct them")
-    tp, recompute = check_ranks(tp), np.asarray(recompute)
-    if not np.isin(recompute, ("none", "selective", "full")).all():
-        raise InputRefused(f"there is no recompute {recompute}; use none, selective or full")
-    around = np.where(sequence_parallel, tp, 1.0)
+    tp, recompute = check_count(tp, "the tensor-parallel degree"), one_of(RECOMPUTE, recompute, "recompute")
+    around = np.where(one_of((False, True), sequence_parallel, "sequence_parallel"), tp, 1.0)
     scores = np.where(recompute == "none", 5 * heads * sequence / (hidden * tp), 0.0)
     units = np.where(recompute == "full", 2 / around, _AROUND / around + _INSIDE / tp + scores)
     return plain(sequence * micro_batch * hidden * units)
@@ -126,11 +125,9 @@ def layer_activation_bytes(
 
 def _kept_and_divided(parameters, stage, recipe):
     """Bytes of states that every rank keeps whole, and bytes that the ranks divide among them."""
-    parameters, stage = np.asarray(parameters, float), np.asarray(stage)
-    if not (parameters > 0).all():
-        raise InputRefused("the number of parameters must be above 0; give a positive number")
-    if not np.isin(stage, (0, 1, 2, 3)).all():
-        raise InputRefused(f"there is no sharding stage {stage}; use 0 (plain data parallel), 1, 2 or 3")
+    noun(recipe, Recipe, "the recipe")
+    parameters = amount(parameters, "the number of parameters")
+    stage = one_of((0, 1, 2, 3), stage, "the sharding stage (0: plain data parallel)")
     divided = (
         recipe.optimizer * (stage >= 1) + recipe.gradients * (stage >= 2) + recipe.weights * (stage >= 3)
     )

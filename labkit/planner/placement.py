@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from labkit.collectives.place import check_count, check_ranks
 from labkit.errors import InputRefused
 from labkit.planner.compute import compute_time
 from labkit.planner.traffic import (
@@ -21,6 +20,7 @@ from labkit.planner.traffic import (
     tensor_parallel,
 )
 from labkit.spec import Cluster, Link
+from labkit.spec.checks import amount, noun, one_of, whole
 from labkit.units import plain
 
 
@@ -58,14 +58,21 @@ def placement(
     activations to the next stage. ``across`` has one rank per host, with its share of the host's ports.
     Refused: degrees not whole or below 1, and a budget or bucket not above 0.
     """
-    for degree, name in ((tp, "tensor"), (dp, "data"), (pp, "pipeline")):
-        check_count(degree, f"the {name}-parallel degree")
-    if not budget > 0:
-        raise InputRefused(f"the budget is {budget}; it is a share of a step's compute, use more than 0")
+    _check(work, cluster)
+    tp, dp, pp = (
+        whole(degree, f"the {name}-parallel degree", arrays=True)
+        for degree, name in ((tp, "tensor"), (dp, "data"), (pp, "pipeline"))
+    )
+    amount(budget, "the budget, a share of a step's compute,")
     step = compute_time(work.flops, cluster.gpu, work.precision) / (tp * pp)
     rank = replace(work, parameters=work.parameters / (tp * pp), layers=work.layers / pp)
     rows = tensor_parallel(rank, tp) + data_parallel(rank, dp, bucket=bucket) + pipeline_stage(work, pp)
     return [_judge(row, step, cluster, budget) for row in rows]
+
+
+def _check(work: Workload, cluster: Cluster) -> None:
+    noun(work, Workload, "the work")
+    noun(cluster, Cluster, "the cluster")
 
 
 def _judge(row: BillRow, step, cluster: Cluster, budget) -> PlacementRow:
@@ -94,6 +101,7 @@ def tensor_layer(work: Workload, degree, link: Link):
     >>> round(tensor_layer(work, 8, Link(0.0, 235e9)) * 1e3, 3)
     2.499
     """
+    noun(work, Workload, "the work")
     (row,) = tensor_parallel(replace(work, layers=1, micro_batches=1), degree)
     return row.seconds_on(link)
 
@@ -104,14 +112,12 @@ def host_link(cluster: Cluster, members=8, ports=None, port_rate=None) -> Link:
     ``ports`` x ``port_rate`` (bytes/s, either may be an array) replace the cluster's own. Of the ports a
     group has the share of its members, as in ``Cluster.group``. Refused: more members than the domain holds.
     """
-    check_ranks(members)
-    if members > cluster.domain:
-        raise InputRefused(
-            f"{members} ranks do not fit a fast-link domain of {cluster.domain}; use at most {cluster.domain}"
-        )
-    ports = np.asarray(cluster.nics_per_node if ports is None else ports, float)
+    noun(cluster, Cluster, "the cluster")
+    within = f"members of a group in a fast-link domain of {cluster.domain} GPUs"
+    members = whole(members, within, most=cluster.domain, arrays=True)
+    ports = amount(cluster.nics_per_node if ports is None else ports, "ports of a host")
     ports = ports * members / cluster.gpus_per_node
-    port_rate = cluster.inter.bandwidth if port_rate is None else port_rate
+    port_rate = amount(cluster.inter.bandwidth if port_rate is None else port_rate, "bytes/s of a port")
     across = ports * port_rate
     alpha = np.maximum(cluster.inter.alpha, cluster.intra.alpha)
     return Link(plain(alpha), plain(np.minimum(across, cluster.intra.bandwidth)))
@@ -155,7 +161,8 @@ def tensor_time(
     >>> times.compute.round(3).tolist(), times.communication.round(3).tolist()
     ([0.512, 0.256], [0.08, 0.805])
     """
-    check_count(degree, "the tensor-parallel degree")
+    _check(work, cluster)
+    degree = whole(degree, "the tensor-parallel degree", arrays=True)
     members = cluster.domain if members is None else members
     across = host_link(cluster, members, ports, port_rate)
     inside = np.asarray(degree) <= members
@@ -176,6 +183,7 @@ def crossing_cost(work: Workload, cluster: Cluster, ports=None, port_rate=None, 
     Seconds are compute, split evenly, plus the exposed all_reduces of all layers; a flat ring runs at its
     slowest hop whatever share crosses.
     """
+    degree, hosts = whole(degree, "ranks of a host"), whole(hosts, "the number of hosts", arrays=True)
     one = tensor_time(work, cluster, degree, members=degree)
     many = tensor_time(work, cluster, degree * hosts, ports, port_rate, members=degree)
     return plain(hosts * many.total / one.total)
@@ -186,11 +194,13 @@ def rate_for_crossing_cost(work: Workload, cluster: Cluster, cost, *, degree=8, 
 
     NaN where no rate gives it: cheaper than latency and compute allow, or than a host's own ring.
     """
+    degree, hosts = whole(degree, "ranks of a host"), whole(hosts, "the number of hosts", arrays=True)
+    cost = amount(cost, "the cost over hosts against one host")
     one = tensor_time(work, cluster, degree, members=degree)
     many = tensor_time(work, cluster, degree * hosts, members=degree)
     # Seconds over hosts are fixed + per_rate / rate, read off the time at the cluster's own rate.
     per_rate = many.bandwidth * host_link(cluster, degree).bandwidth
-    left = np.asarray(cost, float) * one.total / hosts - many.compute - many.latency
+    left = cost * one.total / hosts - many.compute - many.latency
     with np.errstate(divide="ignore"):
         rate = per_rate / left
     return plain(np.where((left > 0) & (rate <= cluster.intra.bandwidth), rate, np.nan))
@@ -220,8 +230,9 @@ def step_on_side(
     one of the dp replicas. All communication is exposed: both orders are charged alike. Refused: degrees not
     whole or below 1, and tp x dp ranks that do not fill whole domains.
     """
-    check_count(tp, "the tensor-parallel degree")
-    check_count(dp, "the data-parallel degree")
+    _check(work, cluster)
+    tp, dp = whole(tp, "the tensor-parallel degree"), whole(dp, "the data-parallel degree")
+    one_of((False, True), tensor_inside, "tensor_inside", arrays=False)
     if tp * dp % cluster.domain:
         raise InputRefused(
             f"{tp} x {dp} ranks do not fill domains of {cluster.domain}; use a multiple of {cluster.domain}"

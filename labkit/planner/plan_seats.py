@@ -7,6 +7,7 @@ import numpy as np
 
 from labkit.planner.traffic import Seats
 from labkit.spec import Plan
+from labkit.spec.checks import noun, whole
 from labkit.units import plain
 
 
@@ -20,6 +21,8 @@ def plan_seats(plan: Plan, *dimensions: str, domain: int) -> Seats:
     >>> plan_seats(Plan(tp=4, pp=4, dp=2, order="tp-cp-pp-dp"), "dp", domain=8).link
     'across'
     """
+    noun(plan, Plan, "the plan")
+    domain = whole(domain, "a fast-link domain", arrays=True)
     ranks = members = np.asarray(1)
     for name in dimensions:
         stride, degree = _whole(plan.stride(name)), _whole(plan.degree(name))
@@ -60,7 +63,10 @@ def _together(plan: Plan, stride, degree, domain):
 
 def _of_stage(plan: Plan, stride, degree, domain) -> Seats:
     """Seats of a group numbered within its stage, whose ranks come in runs of the pipeline's stride."""
+    noun(plan, Plan, "the plan")
+    domain = whole(domain, "a fast-link domain", arrays=True)
     stride, degree, run, pp = map(_whole, (stride, degree, plan.stride("pp"), plan.pp))
+    run = np.where(pp == 1, domain, run)  # no rank of another stage between
     stage = _whole(plan.tp) * _whole(plan.cp) * _whole(plan.dp)
     here = np.where(domain % (run * pp) == 0, domain // pp, np.gcd(run, domain))
     here = np.where(_whole(plan.ranks) <= domain, stage, here)

@@ -11,6 +11,9 @@ import numpy as np
 
 from labkit.errors import InputRefused
 from labkit.spec import Plan, Transformer
+from labkit.spec.checks import one_of
+from labkit.spec.rule import counted
+from labkit.spec.rules import check_nouns
 from labkit.units import plain
 
 STAGES = ("first", "interior", "last")
@@ -50,6 +53,7 @@ def layer_on_rank(model: Transformer, plan: Plan) -> RankParameters:
     >>> layer_on_rank(llama, Plan()).total == llama.layer_parameters
     True
     """
+    check_nouns(model=model, plan=plan)
     tp, etp, ep = (np.asarray(n, float) for n in (plan.tp, plan.expert_tp, plan.ep))
     h, q = model.hidden, model.query_width / tp
     # Ranks beyond the kv heads hold copies: at least one head each.
@@ -79,17 +83,31 @@ def layers_on_rank(model: Transformer, plan: Plan, stage: str):
 
     0 for the interior of a pipeline without one. ``zb-v`` folds the stages: its first rank has both ends.
     """
-    if stage not in STAGES:
-        raise InputRefused(f"there is no {stage!r} stage; use {', '.join(STAGES)}")
+    check_nouns(model=model, plan=plan)
+    one_of(STAGES, stage, "the stage of a pipeline", arrays=False)
     pp = np.asarray(plan.pp)
     if plan.stage_layers is None:
         each = model.layers / pp
         return plain(np.where((pp < 3) & (stage == "interior"), 0.0, each))
-    ranks = np.zeros(int(pp))
-    for number, layers in enumerate(plan.stage_layers):
-        folded = plan.schedule == "zb-v" and number >= pp
-        ranks[2 * int(pp) - 1 - number if folded else number % int(pp)] += layers
+    ranks = _given_layers(model, plan)
     return {"first": ranks[0], "last": ranks[-1], "interior": ranks[1:-1].max(initial=0.0)}[stage].item()
+
+
+def _given_layers(model: Transformer, plan: Plan) -> np.ndarray:
+    """Layers of each rank of a pipeline, where the plan names those of its stages."""
+    if any(np.ndim(part) for part in (plan.pp, plan.v, plan.schedule)):
+        raise InputRefused("stage_layers are those of one pipeline; give single pp, v and schedule")
+    stages, given = plan.pp * plan.v, plan.stage_layers
+    if len(given) != stages or sum(given) != model.layers:
+        raise InputRefused(
+            f"stage_layers has {counted(len(given), 'number')} with {sum(given)} layers in all; give "
+            f"{counted(stages, 'number')} that add up to the {model.layers} of {model.name}"
+        )
+    ranks = np.zeros(plan.pp)
+    for number, layers in enumerate(given):
+        folded = plan.schedule == "zb-v" and number >= plan.pp
+        ranks[stages - 1 - number if folded else number % plan.pp] += layers
+    return ranks
 
 
 def rank_parameters(model: Transformer, plan: Plan, stage: str) -> RankParameters:

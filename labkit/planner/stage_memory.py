@@ -8,6 +8,8 @@ from labkit.errors import InputRefused
 from labkit.planner.memory import layer_activation_bytes, state_bytes
 from labkit.planner.rank_parameters import STAGES, layers_on_rank, rank_parameters
 from labkit.spec import Plan, Transformer
+from labkit.spec.checks import one_of
+from labkit.spec.rules import check_nouns
 from labkit.units import plain
 
 _LOGIT_BYTES = 4.0  # the logits, and the head's input with its norm: 4 s b (h + V) / t together
@@ -28,6 +30,7 @@ class StageMemory:
 
 def layer_on_plan(model: Transformer, plan: Plan):
     """Bytes of activations that a rank keeps of one layer and micro-batch: ``layer_activation_bytes``."""
+    check_nouns(model=model, plan=plan)
     return layer_activation_bytes(
         model.sequence / np.asarray(plan.cp, float),
         plan.micro_batch,
@@ -47,6 +50,8 @@ def stage_memory(model: Transformer, plan: Plan, stage: str) -> StageMemory:
     are. Full recompute adds the working set of one layer. The head adds 4 s b (h + V)/t on the last stage
     (Korthikanti et al. 2022, section 4.3). Refused: a schedule other than plain 1F1B.
     """
+    check_nouns(model=model, plan=plan)
+    one_of(STAGES, stage, "the stage of a pipeline", arrays=False)
     if not np.all((np.asarray(plan.schedule) == "1f1b") & (np.asarray(plan.v) == 1)):
         raise InputRefused("this counts the memory of plain 1F1B; leave schedule and v of the plan out")
     held = rank_parameters(model, plan, stage)
@@ -77,6 +82,7 @@ def _working_set(model, plan):
 
 def peak_memory(model: Transformer, plan: Plan) -> StageMemory:
     """The memory of the fullest stage."""
+    check_nouns(model=model, plan=plan)
     # In an even pipeline the interior holds no more than the first stage, and fewer micro-batches.
     stages = STAGES if plan.stage_layers is not None else ("first", "last")
     first, *others = (stage_memory(model, plan, stage) for stage in stages)

@@ -11,8 +11,8 @@ import numpy as np
 
 from labkit.collectives import bucket_count, collective_cost, volume
 from labkit.collectives.place import check_count, check_ranks
-from labkit.errors import InputRefused
 from labkit.spec import Cluster, Link
+from labkit.spec.checks import amount, noun, one_of, whole
 from labkit.units import plain
 
 # The algorithm a row is costed with: the bandwidth-optimal one, as libraries choose for large messages.
@@ -47,8 +47,10 @@ class Workload:
 
     def __post_init__(self):
         for field in fields(self):
-            if field.name != "precision" and not np.all(np.asarray(getattr(self, field.name), float) > 0):
-                raise InputRefused(f"{field.name} of a workload must be above 0; give a positive number")
+            if field.name != "precision":
+                amount(getattr(self, field.name), f"{field.name} of a workload")
+        if self.precision is not None:
+            noun(self.precision, str, "precision of a workload")
 
     @property
     def weight_bytes(self):
@@ -125,6 +127,7 @@ class BillRow:
 
     def seconds(self, cluster: Cluster):
         """Seconds of the row on as many hosts of a cluster as it takes, all other groups at work too."""
+        noun(cluster, Cluster, "the cluster")
         inside = self.seconds_on(cluster.intra)
         if np.all(np.asarray(self.link) == "inside"):
             return inside
@@ -145,6 +148,7 @@ def share_of_ports(cluster: Cluster) -> Link:
     It is what a group with one member per host gets (``Cluster.group(1)``), for example each of the eight
     data-parallel groups under tensor parallel 8.
     """
+    noun(cluster, Cluster, "the cluster")
     return Link(cluster.inter.alpha, cluster.node_bandwidth / cluster.gpus_per_node)
 
 
@@ -164,6 +168,10 @@ def link_of(group, stride=1, domain=8):
 def seats(ranks, stride=1, domain=8) -> Seats:
     """Seats of a group of ``ranks``, ``stride`` apart, in fast-link domains of ``domain`` GPUs."""
     link = link_of(ranks, stride, domain)
+    ranks, stride, domain = (
+        whole(number, name, arrays=True)
+        for number, name in ((ranks, "ranks of a group"), (stride, "stride of a group"), (domain, "a domain"))
+    )
     return Seats(ranks, link, plain(np.maximum(1, np.asarray(domain) // np.asarray(stride))))
 
 
@@ -172,10 +180,14 @@ def bill_row(strategy, collective, payload, count, at: Seats) -> BillRow:
 
     A send_recv is one message to one other rank, however large the group.
     """
+    noun(strategy, str, "the strategy of a bill")
+    noun(at, Seats, "where a group sits")
+    one_of(tuple(_ALGORITHM), collective, "the collective of a bill", arrays=False)
+    count = amount(count, "the number of collectives", zero=True)
     ranks = 2 if collective == "send_recv" else at.ranks
     _, _, busiest = volume(collective, _ALGORITHM[collective], payload, ranks)
-    payload, count = (plain(np.asarray(number, float)) for number in (payload, count))
-    sent = plain(np.asarray(count * np.asarray(busiest)))
+    sent = plain(count * np.asarray(busiest))
+    payload, count = plain(np.asarray(payload, float)), plain(count)
     return BillRow(strategy, collective, payload, count, sent, at.ranks, at.link, at.members)
 
 
@@ -194,8 +206,9 @@ def data_parallel(work: Workload, n, *, bucket=None, deferred=True, stride=1, do
     >>> data_parallel(Workload(13e9, 40, 5120, 2048, 1, 16), 8)[0].bytes_per_rank / 1e9
     45.5
     """
+    noun(work, Workload, "the work")
     pieces = 1 if bucket is None else bucket_count(work.gradient_bytes, bucket)
-    times = 1 if deferred else work.micro_batches
+    times = np.where(one_of((False, True), deferred, "deferred"), 1, work.micro_batches)
     at = _seats(n, stride, domain)
     return [bill_row("data parallel", "all_reduce", work.gradient_bytes / pieces, pieces * times, at)]
 
@@ -206,7 +219,8 @@ def tensor_parallel(work: Workload, n, *, per_layer=4, stride=1, domain=8) -> li
     "Megatron-LM" (2019), section 3. Full recompute replays the forward ones: ``per_layer=6``. Sequence
     parallel cuts each into reduce_scatter + all_gather of the same bytes.
     """
-    count = per_layer * work.layers * work.micro_batches
+    noun(work, Workload, "the work")
+    count = amount(per_layer, "all_reduces of a layer", zero=True) * work.layers * work.micro_batches
     at = _seats(n, stride, domain)
     return [bill_row("tensor parallel", "all_reduce", work.activation_bytes, count, at)]
 
@@ -217,6 +231,7 @@ def pipeline_stage(work: Workload, stages, *, stride=1, domain=8) -> list[BillRo
     "Efficient Large-Scale Language Model Training on GPU Clusters" (2021), section 3.2. The link is that of
     the whole chain of stages: ``across`` as soon as one boundary crosses.
     """
+    noun(work, Workload, "the work")
     at = replace(seats(stages, stride, domain), members=1)
     count = 2 * work.micro_batches
     return [bill_row("pipeline, interior stage", "send_recv", work.activation_bytes, count, at)]
@@ -234,19 +249,18 @@ def sharded(work: Workload, n, stage: int, *, keep_gradients=False, stride=1, do
     >>> [sum(row.bytes_per_rank for row in sharded(work, 8, stage)) / 1e9 for stage in (1, 2, 3)]
     [45.5, 386.75, 1092.0]
     """
+    noun(work, Workload, "the work")
+    one_of((1, 2, 3), stage, "the sharding stage", arrays=False)
+    kept = one_of((False, True), keep_gradients, "keep_gradients")
     name, m, layers = f"stage {stage}", np.asarray(work.micro_batches), work.layers
     weights, gradients = work.weight_bytes, work.gradient_bytes
-    if np.ndim(stage) or stage not in (1, 2, 3):
-        raise InputRefused(
-            f"there is no sharding stage {stage}; use 1, 2 or 3 (plain data parallel is data_parallel)"
-        )
     at = _seats(n, stride, domain)
     if stage < 3:
         return [
             bill_row(name, "reduce_scatter", gradients, 1 if stage == 1 else m, at),
             bill_row(name, "all_gather", weights, 1, at),
         ]
-    scatters = layers * (1 if keep_gradients else m)
+    scatters = layers * np.where(kept, 1, m)
     return [
         bill_row(name, "all_gather", weights / layers, 2 * layers * m, at),
         bill_row(name, "reduce_scatter", gradients / layers, scatters, at),
@@ -259,7 +273,9 @@ def expert_parallel(work: Workload, n, top_k=2, *, capacity=1.0, stride=1, domai
     Payload ``capacity`` x top-k x one activation tensor. Every layer is taken as an expert layer, and the
     load as even. "GShard" (2020), section 3.
     """
-    payload = capacity * top_k * work.activation_bytes
+    noun(work, Workload, "the work")
+    share = amount(capacity, "the capacity factor") * amount(top_k, "the experts that a token visits")
+    payload = share * work.activation_bytes
     count = 4 * work.layers * work.micro_batches
     return [bill_row("expert parallel", "all_to_all", payload, count, _seats(n, stride, domain))]
 

@@ -1,7 +1,6 @@
 """Named clusters from ``data/hardware.toml`` and from a reader's own file of the same form."""
 
 import os
-from numbers import Integral
 from pathlib import Path
 
 from labkit.errors import InputRefused
@@ -15,6 +14,7 @@ from labkit.presets.files import (
     unknown_id,
 )
 from labkit.spec import Cluster, Gpu, Link
+from labkit.spec.checks import label, whole
 from labkit.units import GB
 
 _PRECISIONS = ("bf16", "fp16", "tf32", "fp32", "fp64", "fp8", "fp4")
@@ -47,11 +47,10 @@ def cluster(id: str | os.PathLike, nodes: int = 1) -> Cluster:
     >>> dgx.n_gpus, dgx.intra.rated / 1e9, round(dgx.inter.bandwidth / 1e9, 1)
     (32, 450.0, 49.1)
     """
-    if not isinstance(nodes, Integral) or nodes < 1:
-        raise InputRefused(f"a cluster cannot have {nodes!r} nodes; give a whole number from 1 up")
+    nodes = whole(nodes, "the number of nodes of a cluster")
     ours = shipped("hardware.toml")
     if str(id) in ours["cluster"]:
-        return _cluster(str(id), ours, ours, "hardware.toml", int(nodes))
+        return _cluster(str(id), ours, ours, "hardware.toml", nodes)
     path = Path(str(id))
     if path.suffix != ".toml" and len(path.parts) < 2:
         raise unknown_id(str(id), "cluster", cluster_ids(), "a path to a .toml file")
@@ -62,10 +61,11 @@ def cluster(id: str | os.PathLike, nodes: int = 1) -> Cluster:
         raise InputRefused(
             f"{path.name} describes {len(clusters)} clusters; keep one [cluster.NAME] table in the file"
         )
-    return _cluster(next(iter(clusters)), own, ours, path.name, int(nodes))
+    return _cluster(next(iter(clusters)), own, ours, path.name, nodes)
 
 
 def _cluster(name: str, file: dict, ours: dict, where: str, nodes: int) -> Cluster:
+    label(name, f"the name of a cluster in {where}")
     table = sub_table(file["cluster"], name, where, "cluster.")
     at = f"[cluster.{name}]"
     counts = {"gpus_per_node", "domain", "nics_per_node"}
@@ -106,6 +106,7 @@ def _cluster(name: str, file: dict, ours: dict, where: str, nodes: int) -> Clust
 
 
 def _gpu(name: str, gpus: dict, where: str) -> tuple[Gpu, dict[str, str]]:
+    label(name, f"the name of a GPU in {where}")
     at = f"[gpu.{name}]"
     table = sub_table(gpus, name, where, "gpu.")
     check_keys(
@@ -115,8 +116,7 @@ def _gpu(name: str, gpus: dict, where: str) -> tuple[Gpu, dict[str, str]]:
         required={"name", "memory_GB", "memory_bandwidth_GBps", "peak_TFLOPs", "reached_share"},
         optional={"sources"},
     )
-    if not isinstance(table["name"], str):
-        raise InputRefused(f"{where}: {at} has a name that is not text; put it in quotes")
+    label(table["name"], f"{where}: the name under {at}")
     peaks = sub_table(table, "peak_TFLOPs", where, f"gpu.{name}.")
     peaks_at = f"{at} peak_TFLOPs"
     check_keys(peaks, where, peaks_at, required=set(), optional=set(_PRECISIONS))

@@ -3,12 +3,14 @@
 Only this wing knows where ``data/`` is; formulas need not check again what was checked here.
 """
 
+import os
 import tomllib
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 
 from labkit.errors import InputRefused
+from labkit.spec.checks import shown
 
 LARGEST_FILE = 200_000  # bytes; the shipped files are about a tenth of it
 
@@ -21,10 +23,10 @@ def data_path(name: str) -> Path:
     """
     package = Path(__file__).resolve().parent.parent
     for folder in (package / "data", package.parent / "data"):
-        if (folder / name).exists():
+        if os.path.exists(folder / name):  # False, too, for what cannot be a path
             return folder / name
     raise InputRefused(
-        f"no shipped data file {name!r}; reinstall labkit-workbook or run from a complete checkout"
+        f"no shipped data file {shown(name)}; reinstall labkit-workbook or run from a complete checkout"
     )
 
 
@@ -40,7 +42,7 @@ def read_bounded(path: Path, kind: str) -> str:
             raw = file.read(LARGEST_FILE + 1)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise InputRefused(f"{path.name} cannot be read ({reason}); check the path") from None
+        raise InputRefused(f"{path.name[:60]} cannot be read ({reason}); check the path") from None
     if len(raw) > LARGEST_FILE:
         raise InputRefused(f"{path.name} is larger than {LARGEST_FILE:,} bytes; {kind}")
     try:

@@ -10,7 +10,7 @@ from pathlib import Path
 from labkit.errors import InputRefused
 from labkit.presets.files import read_bounded
 from labkit.spec import Transformer
-from labkit.spec.whole import shown, whole
+from labkit.spec.checks import shown, whole
 
 # Our name -> the key of config.json; the newer families share these.
 _KEYS = {
@@ -77,8 +77,9 @@ _MUST_BE = {
     "add_cross_attention": (False, None),
     "mlp_bias": (False, None),
 }
-# GPT-NeoX means all its biases by this key; the others have none unless it is true.
-_NO_ATTENTION_BIAS = set(_FAMILIES) - {"gpt_neox", "gpt2", "bloom"}
+# Whether attention has biases where a family can have both: the only values this module counts right.
+_ATTENTION_BIAS = dict.fromkeys(set(_FAMILIES) - {"gpt2", "bloom"}, (False, None))
+_ATTENTION_BIAS["gpt_neox"] = (True, None)
 _WITH_A_HEAD = ("ForCausalLM", "LMHeadModel")  # how the classes with an output head are called
 
 
@@ -90,7 +91,7 @@ def read(path: Path) -> Transformer:
     """
     config = _object(path)
     family = config["model_type"]
-    unusual = {"attention_bias": (False, None)} if family in _NO_ATTENTION_BIAS else {}
+    unusual = {"attention_bias": _ATTENTION_BIAS[family]} if family in _ATTENTION_BIAS else {}
     for key, allowed in {**_MUST_BE, **unusual}.items():
         if config.get(key) not in allowed:
             raise InputRefused(
@@ -134,7 +135,7 @@ def _object(path: Path) -> dict:
         )
     if classes and not any(one.endswith(_WITH_A_HEAD) for one in classes):
         raise InputRefused(
-            f"{path.name} has architectures = {classes[0][:40]}, which has no output head; take the "
+            f"{path.name} has architectures = {shown(classes[0])}, which has no output head; take the "
             "config.json of a language model"
         )
     return config

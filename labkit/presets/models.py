@@ -7,6 +7,7 @@ from labkit.errors import InputRefused
 from labkit.presets import huggingface
 from labkit.presets.files import check_keys, load_toml, number, shipped, sub_table, unknown_id
 from labkit.spec import Transformer
+from labkit.spec.checks import label
 
 _REQUIRED = {"layers", "hidden", "heads", "vocabulary", "sequence"}
 _WHOLE = {*_REQUIRED, "kv_heads", "head_dim", "ffn", "experts", "top_k", "learned_positions"}
@@ -55,6 +56,7 @@ def model(id: str | os.PathLike) -> Transformer:
 
 
 def _model(name: str, file: dict, where: str) -> Transformer:
+    label(name, f"the name of a model in {where}")
     at = f"[model.{name}]"
     table = sub_table(file["model"], name, where, "model.")
     known = _WHOLE | _YES_OR_NO | _NOT_SHAPE | {"norm"}

@@ -3,17 +3,15 @@
 A patch or a text for each block would make a redraw ten times slower.
 """
 
-from functools import lru_cache
-
 import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import RendererAgg
 from matplotlib.font_manager import FontProperties
 from matplotlib.patches import PathPatch
 from matplotlib.path import Path
 
 from labkit.show import theme
+from labkit.show.words import measured
 from labkit.strategies.pipeline import Run
 from labkit.strategies.timeline import BACKWARD, FORWARD, INPUT_GRADIENT, WEIGHT_GRADIENT
 
@@ -107,6 +105,11 @@ class Numbers(Artist):
         self._height = height
         self.stale = True
 
+    @property
+    def texts(self) -> list[str]:
+        """What it writes."""
+        return [text for text, _ in self._texts]
+
     def clear(self) -> None:
         """Writes nothing from now on."""
         self._texts = []
@@ -119,11 +122,11 @@ class Numbers(Artist):
         pixels = self.axes.transData.transform(self._ends.reshape(-1, 2)).reshape(-1, 2, 2)
         points = self._points(pixels, renderer.dpi)
         font, gap = FontProperties(size=points), 3.5 * renderer.dpi / 72
-        _, height, descent = _size("0", points, renderer.dpi)
+        _, height, descent = measured("0", font, renderer.dpi)
         base = height / 2 - descent if self.place != "below" else height + gap
         gc = renderer.new_gc()
         for ((left, y), (right, _)), (text, colour) in zip(pixels.tolist(), self._texts, strict=True):
-            width = _size(text, points, renderer.dpi)[0]
+            width = measured(text, font, renderer.dpi)[0]
             if self.place == "inside" and right - left < width + 1:
                 continue
             x = {"left": left - width - gap, "right": right + gap}.get(self.place, (left + right - width) / 2)
@@ -141,12 +144,7 @@ class Numbers(Artist):
             points = min(points, 0.9 * abs(row[1] - row[0]) * 72 / dpi)
         if self.place == "inside":
             narrowest = np.diff(pixels[:, :, 0]).min() - 2
-            widest = max(_size(text, points, dpi)[0] for text, _ in self._texts)
+            font = FontProperties(size=points)
+            widest = max(measured(text, font, dpi)[0] for text, _ in self._texts)
             points *= float(np.clip(narrowest / widest, SHRUNK, 1))
         return round(4 * points) / 4  # few sizes, so that few letters need to be remembered
-
-
-@lru_cache(maxsize=4000)
-def _size(text: str, points: float, dpi: float) -> tuple[float, float, float]:
-    """Width, height and descent of a text in pixels; Matplotlib measures it anew each time."""
-    return RendererAgg(1, 1, dpi).get_text_width_height_descent(text, FontProperties(size=points), False)

@@ -5,8 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from labkit.errors import InputRefused
+from labkit.spec.checks import whole
 from labkit.spec.plan import DIMENSIONS, Plan
-from labkit.spec.whole import whole
+
+MOST_RANKS = 10**6
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -15,7 +17,7 @@ class RankGrid:
 
     The mesh of Megatron-LM and PyTorch: rank numbers count up along the first dimension of the order, then
     along the second ("Efficient Large-Scale Language Model Training on GPU Clusters", 2021, section 3).
-    Refused: a plan of arrays, and ``per_node`` not whole or below 1.
+    Refused: a plan of arrays or of more than a million ranks, and ``per_node`` not whole or below 1.
 
     >>> grid = RankGrid(Plan(tp=8, pp=4, dp=2), per_node=8)
     >>> grid.groups("dp")[0].tolist(), grid.crossing("tp"), grid.crossing("dp")
@@ -28,6 +30,11 @@ class RankGrid:
     def __post_init__(self):
         if not isinstance(self.plan, Plan) or not self.plan.single:
             raise InputRefused("a rank grid shows one Plan; give one with single numbers, not arrays")
+        if self.plan.ranks > MOST_RANKS:
+            raise InputRefused(
+                f"a rank grid lists every rank, and this plan has {self.plan.ranks:,}; give one of at most "
+                f"{MOST_RANKS:,}"
+            )
         object.__setattr__(self, "per_node", whole(self.per_node, "GPUs per node of a rank grid"))
 
     @property
@@ -83,6 +90,7 @@ class RankGrid:
 
     def node(self, ranks) -> np.ndarray:
         """The node of each rank."""
+        ranks = whole(ranks, "a rank of this plan", least=0, most=self.ranks - 1, arrays=True)
         return np.asarray(ranks) // self.per_node
 
     def crossing(self, dimension: str) -> int:

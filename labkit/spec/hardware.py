@@ -5,12 +5,11 @@ per direction and in bits (400 Gb/s = 50 GB/s each way, at once). ``one_directio
 """
 
 from dataclasses import dataclass, field, replace
-from numbers import Real
 
 import numpy as np
 
 from labkit.errors import InputRefused
-from labkit.spec.whole import shown, whole
+from labkit.spec.checks import LARGEST, amount, broadcasting, label, noun, one_of, whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +23,12 @@ class Link:
     bandwidth: float
     rated: float | None = None
 
+    def __post_init__(self):
+        amount(self.alpha, "alpha of a link, in seconds,", zero=True)
+        amount(self.bandwidth, "bandwidth of a link, in bytes/s,", endless=True)
+        if self.rated is not None:
+            amount(self.rated, "the rated bandwidth of a link, in bytes/s,", endless=True)
+
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
@@ -34,6 +39,18 @@ class Gpu:
     peak: dict[str, float]
     reached: float
     memory_bandwidth: float | None = None
+
+    def __post_init__(self):
+        label(self.name, "the name of a GPU")
+        noun(self.peak, dict, "the peak FLOP/s of a GPU by precision")
+        for precision, rate in self.peak.items():
+            label(precision, "a precision of a GPU")
+            amount(rate, f"the {precision} peak of a GPU, in FLOP/s,")
+        amount(self.memory, "memory of a GPU, in bytes,")
+        if np.any(amount(self.reached, "the reached share of a GPU's peak") > 1):
+            raise InputRefused("the reached share of a GPU's peak is above 1; give a share above 0 up to 1")
+        if self.memory_bandwidth is not None:
+            amount(self.memory_bandwidth, "memory bandwidth of a GPU, in bytes/s,")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,27 +71,30 @@ class Cluster:
     sources: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self):
-        for name, kind in (("gpu", Gpu), ("intra", Link), ("inter", Link)):
-            if not isinstance(getattr(self, name), kind):
-                raise InputRefused(
-                    f"{name} of a cluster is {shown(getattr(self, name))}; give a {kind.__name__}, as "
-                    "labkit.cluster('h100') has"
-                )
+        label(self.name, "the name of a cluster")
+        for name, kind in (("gpu", Gpu), ("intra", Link), ("inter", Link), ("sources", dict)):
+            noun(getattr(self, name), kind, f"{name} of a cluster")
         least = {"nodes": 1, "gpus_per_node": 1, "domain": 0}  # the search passes arrays
         for name in least:
             value = whole(getattr(self, name), f"{name} of a cluster", least[name], arrays=True)
             object.__setattr__(self, name, value)
+        amount(self.nics_per_node, "nics_per_node of a cluster")
+        shapes = {name: np.shape(getattr(self, name)) for name in (*least, "nics_per_node")}
+        broadcasting(shapes, "one cluster")
         if np.all(np.asarray(self.domain) == 0):
             object.__setattr__(self, "domain", self.gpus_per_node)
-        if np.any(np.asarray(self.domain) % self.gpus_per_node) or np.any(np.asarray(self.domain) == 0):
-            raise InputRefused(
-                f"a domain of {self.domain} GPUs is not a multiple of the {self.gpus_per_node} of a node; a "
-                "domain is one host or several whole hosts"
+        wrong = (np.asarray(self.domain) % self.gpus_per_node != 0) | (np.asarray(self.domain) == 0)
+        if np.any(wrong):
+            domain, node = (
+                np.broadcast_to(size, wrong.shape)[wrong].flat[0]
+                for size in (self.domain, self.gpus_per_node)
             )
-        ports = self.nics_per_node
-        number = isinstance(ports, Real | np.ndarray) and np.asarray(ports).dtype.kind in "iuf"
-        if not (number and np.all((np.asarray(ports) > 0) & np.isfinite(ports))):
-            raise InputRefused(f"nics_per_node of a cluster is {shown(ports)}; give a number above 0")
+            raise InputRefused(
+                f"a domain of {domain} GPUs is not a multiple of the {node} of a node; a domain is one host "
+                "or several whole hosts"
+            )
+        if np.any(np.asarray(self.nodes, float) * self.gpus_per_node > LARGEST):
+            raise InputRefused(f"a cluster has at most {LARGEST:,} GPUs; give fewer nodes or GPUs of a node")
 
     @property
     def n_gpus(self) -> int:
@@ -109,4 +129,7 @@ def one_direction(rate: float, *, bits: bool = False, both_directions: bool = Fa
     >>> one_direction(400e9, bits=True), one_direction(900e9, both_directions=True)
     (50000000000.0, 450000000000.0)
     """
+    amount(rate, "a rate", zero=True)
+    for name, value in (("bits", bits), ("both_directions", both_directions)):
+        one_of((False, True), value, name, arrays=False)
     return rate / (8 if bits else 1) / (2 if both_directions else 1)

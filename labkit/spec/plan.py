@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from labkit.errors import InputRefused
+from labkit.spec.checks import LARGEST, broadcasting, one_of, shown, whole
 from labkit.spec.transformer import RECOMPUTE
-from labkit.spec.whole import shown, whole
 from labkit.units import plain
 
 DIMENSIONS = ("tp", "cp", "dp", "pp")
@@ -86,7 +86,7 @@ class Plan:
             if getattr(self, name) is not None:
                 self._whole(name, 1)
         for name, allowed in _CHOICES.items():
-            _one_of(allowed, getattr(self, name), f"{name} of a plan")
+            one_of(allowed, getattr(self, name), f"{name} of a plan")
         if not isinstance(self.order, str) or sorted(self.order.split("-")) != sorted(DIMENSIONS):
             raise InputRefused(
                 f"the rank order is {shown(self.order)}; name each of {', '.join(DIMENSIONS)} once, joined "
@@ -100,13 +100,9 @@ class Plan:
                 )
             layers = tuple(whole(one, "a number in stage_layers of a plan", 0) for one in self.stage_layers)
             object.__setattr__(self, "stage_layers", layers)
-        try:
-            np.broadcast_shapes(*(np.shape(getattr(self, name)) for name in _ARRAYS))
-        except ValueError:
-            shapes = {name: np.shape(getattr(self, name)) for name in _ARRAYS}
-            many = ", ".join(f"{name} {shape}" for name, shape in shapes.items() if shape)
-            raise InputRefused(f"arrays of one plan must broadcast, not {many}; reshape them") from None
+        broadcasting({name: np.shape(getattr(self, name)) for name in _ARRAYS}, "one plan")
         self._derive_batch()
+        self._check_products()
 
     def _whole(self, name: str, least: int) -> None:
         value = whole(getattr(self, name), f"{name} of a plan", least, arrays=True)
@@ -124,6 +120,20 @@ class Plan:
             steps = batch / (self.dp * micro)
         for name, value in (("micro_batch", micro), ("accumulation", steps), ("global_batch", batch)):
             object.__setattr__(self, name, _tidy(value))
+
+    def _check_products(self):
+        """Products of the plan's numbers stay below what an array of whole numbers can hold."""
+        for what, names in (
+            ("ranks, tp x cp x pp x dp", ("tp", "cp", "pp", "dp")),
+            ("virtual stages, pp x v", ("pp", "v")),
+            ("expert ranks, ep x etp", ("ep", "expert_tp")),
+            ("sequences, the global batch", ("global_batch",)),
+        ):
+            product = np.asarray(1.0)
+            for name in names:
+                product = product * np.asarray(getattr(self, name), float)
+            if np.any(product > LARGEST):
+                raise InputRefused(f"a plan has at most {LARGEST:,} {what}; give smaller numbers")
 
     def changed(self, **changes) -> "Plan":
         """This plan with other values, its batch derived anew.
@@ -189,9 +199,7 @@ class Plan:
         self.degree(dimension)
         if dimension != "ep":
             return self._closer(dimension)
-        closer = self._closer(
-            "pp"
-        )  # a stage has so many neighbouring ranks, then those of other stages follow
+        closer = self._closer("pp")  # a stage has so many neighbouring ranks, then those of others follow
         return self.expert_tp % closer + self.expert_tp // closer * closer * self.pp
 
     def _closer(self, dimension: str):
@@ -212,7 +220,8 @@ class Plan:
         block = self.stride(dimension) * self.degree(dimension)
         if dimension == "ep":
             closer, experts = self._closer("pp"), self.ep * self.expert_tp
-            block = np.where(closer % experts == 0, experts, np.lcm(closer, experts) * self.pp)
+            alone = (np.asarray(self.pp) == 1) | (closer % experts == 0)  # no rank of another stage between
+            block = np.where(alone, experts, np.lcm(closer, experts) * self.pp)
         fits = (domain % block == 0) | (self.ranks <= domain)
         return plain((np.asarray(self.degree(dimension)) > 1) & ~np.asarray(fits))
 
@@ -224,18 +233,10 @@ class Plan:
         >>> Plan(tp=8, vocabulary_multiple=64).padded_vocabulary(128256)
         128512
         """
+        vocabulary = whole(vocabulary, "a vocabulary", arrays=True)
         piece = np.maximum(np.asarray(self.vocabulary_multiple), 1) * self.tp
         padded = -(-np.asarray(vocabulary) // piece) * piece
         return plain(np.where(np.asarray(self.vocabulary_multiple) == 0, vocabulary, padded))
-
-
-def _one_of(allowed: tuple, value, what: str) -> None:
-    """Refuses a value, or an array with one, that is none of the allowed texts, numbers or truth values."""
-    single = isinstance(value, str | int | np.generic | np.ndarray)
-    same_kind = single and np.asarray(value).dtype.kind == np.asarray(allowed).dtype.kind
-    if not (same_kind and np.all(np.isin(value, allowed))):
-        *others, last = map(str, allowed)
-        raise InputRefused(f"{what} is {shown(value)}; use {', '.join(others)} or {last}")
 
 
 def _tidy(value):

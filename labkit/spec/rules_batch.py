@@ -86,7 +86,8 @@ def _interleaving(model, cluster, plan):
     if plan.pp < 2:
         return f"v = {plan.v} virtual stages need a pipeline, but pp = 1", use("v", [1])
     counts = multiples(plan.accumulation, plan.pp)
-    sizes = [plan.changed(accumulation=one).global_batch for one in counts]
+    whole = plan.micro_batch % 1 == 0  # otherwise the global batch stays, as in Plan.changed
+    sizes = [one * plan.micro_batch * plan.dp if whole else plan.global_batch for one in counts]
     words = " or ".join(f"{one} (global batch {size})" for one, size in zip(counts, sizes, strict=True))
     return (
         f"interleaving over pp = {plan.pp} needs micro-batches in multiples of {plan.pp}, not "

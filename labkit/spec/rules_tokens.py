@@ -61,19 +61,20 @@ def _expert_ranks(model, cluster, plan):
 
 def sequence(model: Transformer, cluster: Cluster, plan: Plan):
     """Context-parallel ranks take equal pieces: one each, or with a balanced ring an early and a late one."""
-    return model.sequence % _pieces(plan) != 0
+    return model.sequence % _pieces(plan, plan.cp) != 0
 
 
-def _pieces(plan: Plan):
-    cp = np.asarray(plan.cp)
+def _pieces(plan: Plan, cp):
+    """Pieces that the plan, with so many context-parallel ranks, cuts the sequence into."""
+    cp = np.asarray(cp)
     two = (np.asarray(plan.context) == "ring") & np.asarray(plan.balanced, bool) & (cp > 1)
     return cp * np.where(two, 2, 1)
 
 
 def _sequence(model, cluster, plan):
-    pieces, s = int(_pieces(plan)), model.sequence
+    pieces, s = int(_pieces(plan, plan.cp)), model.sequence
     words = f"2 x cp = {pieces}" if pieces > plan.cp else f"cp = {pieces}"
-    fits = [cp for cp in divisors(s) if s % int(_pieces(plan.changed(cp=cp))) == 0]
+    fits = [cp for cp in divisors(s) if s % int(_pieces(plan, cp)) == 0]
     return (
         f"the sequence does not cut into {words} pieces: {s} mod {pieces} = {s % pieces}",
         [*use("cp", nearest(plan.cp, fits)), _padded(model, plan)],
@@ -97,23 +98,27 @@ def _sequence_parallel(model, cluster, plan):
 
 def _padded(model: Transformer, plan: Plan) -> WayOut:
     """A length that every cut of the plan divides."""
-    step = math.lcm(int(_pieces(plan)), plan.cp * plan.tp if plan.sequence_parallel else 1)
+    step = math.lcm(int(_pieces(plan, plan.cp)), plan.cp * plan.tp if plan.sequence_parallel else 1)
     longer = -(-model.sequence // step) * step
     return WayOut(f"pad the sequence to {longer}", ({"sequence": longer},))
 
 
 def all_to_all(model: Transformer, cluster: Cluster, plan: Plan):
     """all_to_all context parallelism spreads a tensor-parallel rank's heads over the cp ranks."""
-    tp, cp = np.asarray(plan.tp), np.asarray(plan.cp)
-    used = (np.asarray(plan.context) == "all_to_all") & (cp > 1) & (model.heads % tp == 0)
-    split = (model.heads % (tp * cp) == 0) & (model.kv_heads % (tp * cp) == 0)
-    copied = np.asarray(plan.replicate_kv, bool) & ((tp * cp) % model.kv_heads == 0)
-    return used & ~(split | (copied & (model.heads % (tp * cp) == 0)))
+    used = (np.asarray(plan.context) == "all_to_all") & (np.asarray(plan.cp) > 1)
+    return used & (model.heads % np.asarray(plan.tp) == 0) & ~_heads_spread(model, plan, plan.cp)
+
+
+def _heads_spread(model: Transformer, plan: Plan, cp):
+    """Whether heads and kv heads spread over the ranks of the plan with so many context-parallel ones."""
+    over = np.asarray(plan.tp) * np.asarray(cp)
+    copied = np.asarray(plan.replicate_kv, bool) & (over % model.kv_heads == 0)
+    return (model.heads % over == 0) & ((model.kv_heads % over == 0) | copied)
 
 
 def _all_to_all(model, cluster, plan):
     over, a, kv = plan.tp * plan.cp, model.heads, model.kv_heads
-    fits = [cp for cp in divisors(a // plan.tp) if not all_to_all(model, cluster, plan.changed(cp=cp))]
+    fits = [cp for cp in divisors(a // plan.tp) if cp == 1 or _heads_spread(model, plan, cp)]
     ways = use("cp", nearest(plan.cp, fits))
     if a % over == 0 and over % kv == 0:
         words = f"hold each kv head on {over // kv} ranks (replicate_kv=True)"

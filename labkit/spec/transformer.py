@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from labkit.errors import InputRefused
-from labkit.spec.whole import shown, whole
+from labkit.spec.checks import amount, label, one_of, whole
 from labkit.units import plain
 
 NORMS = ("layer", "rms")
@@ -61,18 +61,14 @@ class Transformer:
     qk_norm: bool = False
 
     def __post_init__(self):
-        if not isinstance(self.name, str):
-            raise InputRefused(f"the name of a model is {shown(self.name)}; give text")
+        label(self.name, "the name of a model")
         for names, least in ((_AT_LEAST_ONE, 1), (_MAY_BE_LEFT_OUT, 0)):
             for name in names:
                 self._set(name, whole(getattr(self, name), f"{self.name}: {name}", least))
         for name in _YES_OR_NO:
-            if not isinstance(getattr(self, name), bool):
-                raise InputRefused(
-                    f"{self.name}: {name} is {shown(getattr(self, name))}; write True or False"
-                )
-        if self.norm not in NORMS:
-            raise InputRefused(f"{self.name}: there is no norm {shown(self.norm)}; use {' or '.join(NORMS)}")
+            given = one_of((False, True), getattr(self, name), f"{self.name}: {name}", arrays=False)
+            self._set(name, given.item())
+        self._set("norm", one_of(NORMS, self.norm, f"{self.name}: norm", arrays=False).item())
         self._set("kv_heads", self.kv_heads or self.heads)
         self._set("ffn", self.ffn or 4 * self.hidden)
         if not self.head_dim and self.hidden % self.heads:
@@ -180,10 +176,10 @@ class Transformer:
         flash attention works and some frameworks report. Norms, softmax and activation function are left out.
         "Efficient Large-Scale Language Model Training on GPU Clusters" (2021), appendix.
         """
-        s = _above_zero(self.sequence if sequence is None else sequence, "sequence")
-        tokens = _above_zero(batch, "batch") * s
+        s = amount(self.sequence if sequence is None else sequence, "sequence")
+        tokens = amount(batch, "batch") * s
         h, q, kv = self.hidden, self.query_width, self.kv_width
-        seen = (s + 1) / 2 if causal else s
+        seen = np.where(one_of((False, True), causal, "causal"), (s + 1) / 2, s)
         visited = self.top_k if self.experts else 1
         per_token = {
             "query key value": 2 * h * (q + 2 * kv),
@@ -214,11 +210,15 @@ class Transformer:
         ("Reducing Activation Recomputation in Large Transformer Models", 2022, section 5; the HFU printed
         there for selective counts three times as much as is repeated, as if its backward ran twice too).
         """
-        if not isinstance(recompute, str) or recompute not in RECOMPUTE:
-            raise InputRefused(f"there is no recompute {shown(recompute)}; use {', '.join(RECOMPUTE)}")
+        mode = one_of(RECOMPUTE, recompute, "recompute")
         forward = self.forward_flops(batch, sequence, causal)
-        again = {"none": (), "selective": ("scores", "context"), "full": set(forward) - {"head"}}[recompute]
-        repeated = sum(np.asarray(forward[name]) for name in forward if name in again)
+        attention = np.where(mode != "none", 1.0, 0.0)
+        others = np.where(mode == "full", 1.0, 0.0)
+        repeated = sum(
+            np.asarray(forward[name]) * (attention if name in ("scores", "context") else others)
+            for name in forward
+            if name != "head"
+        )
         return plain(np.asarray(self.model_flops(batch, sequence, causal)) + repeated)
 
     def utilisation(self, step_seconds, batch, gpus, peak, recompute=None, causal=False):
@@ -227,21 +227,10 @@ class Transformer:
         ``peak``: dense FLOP/s of one GPU at the precision used; the vendor's sparse figure is twice that and
         halves the answer. "PaLM" (2022), appendix B.
         """
-        seconds, count = _above_zero(step_seconds, "step_seconds"), _above_zero(gpus, "gpus")
+        seconds, count = amount(step_seconds, "step_seconds"), amount(gpus, "gpus")
         done = (
             self.model_flops(batch, causal=causal)
             if recompute is None
             else self.hardware_flops(batch, recompute=recompute, causal=causal)
         )
-        return plain(np.asarray(done) / (seconds * count * _above_zero(peak, "peak")))
-
-
-def _above_zero(value, name: str) -> np.ndarray:
-    """The number or numbers as floats; refused: what is not a number, not above 0 or not finite."""
-    try:
-        array = np.asarray(value, float)
-    except (TypeError, ValueError, OverflowError):
-        array = np.asarray(np.nan)
-    if not np.all((array > 0) & np.isfinite(array)) or np.asarray(value).dtype.kind not in "iuf":
-        raise InputRefused(f"{name} is {shown(value)}; give a number above 0")
-    return array
+        return plain(np.asarray(done) / (seconds * count * amount(peak, "peak")))

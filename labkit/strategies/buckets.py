@@ -10,9 +10,8 @@ gradients until it has **reached** its cap, so it may be larger than the cap by 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from labkit.errors import InputRefused
+from labkit.strategies.checks import numbers, shaped, single
 from labkit.units import MiB, format_size
 
 CAP = 25.0 * MiB
@@ -37,38 +36,36 @@ def ddp_buckets(
     ``sizes``: bytes of each parameter's gradient in registration order; ``cap``: of every bucket but the
     first, whose cap is ``first``. Gradients of different ``dtypes`` (one name per parameter; None: all alike)
     share no bucket, and each dtype has a first bucket of its own. What is left at the end makes the last
-    buckets. Refused: no parameter, sizes or caps not above 0, ``True`` as a cap, a wrong number of dtypes.
+    buckets. Refused: no parameter, sizes or caps that are no numbers above 0, a wrong number of dtypes.
 
     >>> [bucket.size for bucket in ddp_buckets([4, 8, 2, 2, 1], cap=9, first=2)]
     [3.0, 10.0, 4.0]
     >>> ddp_buckets([4, 8, 2, 2, 1], cap=9, first=2)[0].parameters
     (4, 3)
     """
-    dtypes = ["gradient"] * len(sizes) if dtypes is None else list(dtypes)
-    if not len(sizes) or len(dtypes) != len(sizes) or not np.all(np.asarray(sizes, float) > 0):
+    sizes = shaped(numbers(sizes, "the size of a gradient"), "the list of sizes", "parameters").tolist()
+    dtypes = ["gradient"] * len(sizes) if dtypes is None else dtypes
+    if not (isinstance(dtypes, Sequence) and all(isinstance(name, str) for name in dtypes)):
+        raise InputRefused("dtypes are names; give a list of texts, one for each parameter")
+    if len(dtypes) != len(sizes):
         raise InputRefused(
-            f"buckets need one size above 0 and one dtype for each parameter, and got {len(sizes)} sizes and "
-            f"{len(dtypes)} dtypes; correct them"
+            f"buckets need one dtype for each parameter, and got {len(sizes)} sizes and {len(dtypes)} dtypes"
         )
-    check_cap(cap)
-    check_cap(first)
+    cap, first = check_cap(cap), check_cap(first)
     closed, opened, filled, limits = [], {}, {}, dict.fromkeys(dtypes, first)
     for parameter in reversed(range(len(sizes))):
         dtype = dtypes[parameter]
         opened.setdefault(dtype, []).append(parameter)
-        filled[dtype] = filled.get(dtype, 0.0) + float(sizes[parameter])
+        filled[dtype] = filled.get(dtype, 0.0) + sizes[parameter]
         if filled[dtype] >= limits[dtype]:
             closed.append(Bucket(filled.pop(dtype), tuple(opened.pop(dtype))))
             limits[dtype] = cap
     return closed + [Bucket(filled[dtype], tuple(members)) for dtype, members in opened.items()]
 
 
-def check_cap(cap) -> None:
-    """Refuse a cap that is not a number of bytes above 0."""
-    if isinstance(cap, bool | np.bool_) or not np.all(np.asarray(cap, float) > 0):
-        raise InputRefused(
-            f"a bucket's cap is {cap}; give a number of bytes above 0 (True would count as 1 byte)"
-        )
+def check_cap(cap) -> float:
+    """A cap as a float; refused when it is not a number of bytes above 0 (``True`` would count as 1)."""
+    return single(cap, "a bucket's cap", endless=True)
 
 
 def bucket_warnings(cap: float, half: float, first: float = FIRST_CAP) -> list[str]:
@@ -83,12 +80,11 @@ def bucket_warnings(cap: float, half: float, first: float = FIRST_CAP) -> list[s
     >>> bucket_warnings(200 * MiB, half=128e6, first=200 * MiB)
     []
     """
-    check_cap(cap)
-    check_cap(first)
-    if not half >= 0:
-        raise InputRefused(
-            f"the size that reaches half of the busbw is {half}; measure smaller messages, or give a link"
-        )
+    cap, first = check_cap(cap), check_cap(first)
+    try:
+        half = single(half, "the size that reaches half of the busbw", zero=True, endless=True)
+    except InputRefused as refused:
+        raise InputRefused(f"{refused}: measure smaller messages, or take it from a link") from None
     says = []
     if cap < half:
         says.append(

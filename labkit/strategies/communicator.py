@@ -13,6 +13,7 @@ import numpy as np
 
 from labkit.collectives import Trace, run, trace
 from labkit.errors import InputRefused
+from labkit.spec.checks import whole
 
 BYTES_PER_ELEMENT = 2.0
 
@@ -52,12 +53,14 @@ class Communicator:
 
     def all_reduce(self, arrays: Sequence[np.ndarray], purpose: str) -> list[np.ndarray]:
         """Every rank's sum of all arrays."""
+        arrays = _alike(arrays)
         shape = arrays[0].shape
         rows = self._run(_trace("all_reduce", "ring", len(arrays)), _rows(arrays), purpose)
         return [row.reshape(shape) for row in rows]
 
     def reduce_scatter(self, arrays: Sequence[np.ndarray], purpose: str) -> list[np.ndarray]:
         """Rank r's n-th part of the sum, cut along the first axis, which the ranks must divide."""
+        arrays = _alike(arrays, axes=1)
         n, (length, *rest) = len(arrays), arrays[0].shape
         if length % n:
             raise InputRefused(f"{length} rows cannot be scattered evenly over {n} ranks; use a multiple")
@@ -66,6 +69,7 @@ class Communicator:
 
     def all_gather(self, shards: Sequence[np.ndarray], purpose: str) -> list[np.ndarray]:
         """Every rank's copy of all shards, joined along the first axis."""
+        shards = _alike(shards, axes=1)
         n, (length, *rest) = len(shards), shards[0].shape
         # Of each row the collective reads the piece of its own rank alone.
         whole = np.tile(_rows(shards).ravel(), (n, 1))
@@ -74,6 +78,9 @@ class Communicator:
 
     def all_to_all(self, shards: Sequence[np.ndarray], cut: int, join: int, purpose: str) -> list[np.ndarray]:
         """Every rank cuts its array in n along ``cut``, sends piece d to rank d and joins along ``join``."""
+        shards = _alike(shards, axes=1)
+        axes = shards[0].ndim
+        cut, join = (whole(axis, "an axis", least=0, most=axes - 1) for axis in (cut, join))
         n, length = len(shards), shards[0].shape[cut]
         if length % n:
             raise InputRefused(f"an axis of {length} cannot be cut evenly for {n} ranks; use a multiple")
@@ -86,6 +93,7 @@ class Communicator:
 
     def pass_on(self, arrays: Sequence[np.ndarray], purpose: str) -> list[np.ndarray]:
         """What each rank receives when all send to the next one round the ring (send_recv)."""
+        arrays = _alike(arrays)
         shape = arrays[0].shape
         rows = self._run(_trace("send_recv", "linear", len(arrays)), _rows(arrays), purpose)
         return [row.reshape(shape) for row in rows]
@@ -99,11 +107,21 @@ class Communicator:
         return run(how, rows)
 
 
-def _rows(arrays: Sequence[np.ndarray]) -> np.ndarray:
-    """One row per rank."""
+def _alike(arrays, axes: int = 0) -> list[np.ndarray]:
+    """The ranks' arrays; refused unless they are numbers of one shape, with as many axes or more."""
+    if not isinstance(arrays, list | tuple) or not arrays:
+        raise InputRefused("a collective needs a list with the array of each rank, at least of one")
+    arrays = [np.asarray(array) for array in arrays]
     shapes = {array.shape for array in arrays}
     if len(shapes) != 1:
         raise InputRefused(f"the ranks hold arrays of {len(shapes)} shapes; a collective needs all alike")
+    if arrays[0].ndim < axes or not all(array.dtype.kind in "buif" for array in arrays):
+        raise InputRefused(f"a collective needs arrays of numbers with {axes} or more axes; correct them")
+    return arrays
+
+
+def _rows(arrays: Sequence[np.ndarray]) -> np.ndarray:
+    """One row per rank."""
     return np.stack([array.ravel() for array in arrays])
 
 

@@ -10,10 +10,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from labkit.collectives.place import check_count
 from labkit.errors import InputRefused
+from labkit.spec.checks import whole
 from labkit.strategies.attention import attention_gradients, probabilities, scores, weighted
+from labkit.strategies.checks import flag, shaped
 from labkit.strategies.communicator import Call, Communicator
+
+MOST = 4096  # ranks
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,13 +43,16 @@ def chunks_of_ranks(cp: int, balanced: bool = True) -> list[tuple[int, ...]]:
     """Which chunks of the sequence each rank holds: one each, or an early and a late of 2 x cp (zigzag).
 
     Under a causal mask late positions see more keys. Rank r with chunks r and 2 cp - 1 - r has as much to do
-    as every other ("The Llama 3 Herd of Models" 2024, section 3.3.2).
+    as every other ("The Llama 3 Herd of Models" 2024, section 3.3.2). One rank alone holds one chunk.
 
     >>> chunks_of_ranks(4)
     [(0, 7), (1, 6), (2, 5), (3, 4)]
     """
-    check_count(cp, "the context-parallel degree")
-    return [(rank, 2 * cp - 1 - rank) if balanced else (rank,) for rank in range(cp)]
+    cp = whole(cp, "the context-parallel degree", most=MOST)
+    flag(balanced, "balanced")
+    if cp == 1 or not balanced:
+        return [(rank,) for rank in range(cp)]
+    return [(rank, 2 * cp - 1 - rank) for rank in range(cp)]
 
 
 def ring_attention(query, key, value, d_output, cp: int, balanced: bool = True) -> AttentionPass:
@@ -61,6 +67,7 @@ def ring_attention(query, key, value, d_output, cp: int, balanced: bool = True) 
     >>> split.work.tolist(), split.balance  # of 36 pairs; unbalanced: [[10, 10], [0, 16]]
     ([[10, 10], [8, 8]], 1.0)
     """
+    query, key, value, d_output = _checked(query, key, value, d_output)
     positions = _positions(query.shape[1], cp, balanced)
     q, k, v, d_out = ([array[:, at] for at in positions] for array in (query, key, value, d_output))
     talk, ranks = Communicator(), range(cp)
@@ -105,8 +112,10 @@ def all_to_all_attention(query, key, value, d_output, cp: int) -> AttentionPass:
     >>> [call.collective for call in all_to_all_attention(*x, cp=2).calls] == 8 * ["all_to_all"]
     True
     """
+    query, key, value, d_output = _checked(query, key, value, d_output)
+    cp = whole(cp, "the context-parallel degree")
     for count, name in ((len(query), "heads"), (len(key), "kv heads")):
-        if count % check_count(cp, "the context-parallel degree"):
+        if count % cp:
             raise InputRefused(
                 f"{count} {name} cannot be shared by {cp} ranks; use a divisor, or the ring, which needs none"
             )
@@ -160,6 +169,17 @@ class _Softmax:
     def output(self) -> np.ndarray:
         """The weighted values over the sums, (heads, rows, d)."""
         return (self.summed / self.total).reshape(self.query.shape)
+
+
+def _checked(query, key, value, d_output) -> tuple[np.ndarray, ...]:
+    """The arrays of one attention; refused when their shapes do not fit each other."""
+    query = shaped(query, "query", "heads", "positions", "head dimension")
+    heads, positions, size = query.shape
+    key = shaped(key, "key", "kv heads", positions, size)
+    if heads % len(key):
+        raise InputRefused(f"{heads} query heads cannot share {len(key)} kv heads evenly; use a divisor")
+    value = shaped(value, "value", *key.shape)
+    return query, key, value, shaped(d_output, "the output gradient", *query.shape)
 
 
 def _positions(s: int, cp: int, balanced: bool) -> list[np.ndarray]:

@@ -6,6 +6,8 @@ import numpy as np
 
 from labkit.collectives import run, trace
 from labkit.errors import InputRefused
+from labkit.spec.checks import shown
+from labkit.strategies.checks import function, numbers, shaped
 
 _STEP = 1e-30  # of the complex step: small enough to be lost in every real part
 
@@ -19,7 +21,8 @@ def gradient(loss: Callable[[np.ndarray], complex], weights: np.ndarray) -> np.n
     >>> gradient(lambda w: w[0] ** 2 * w[1], np.array([3.0, 2.0])).tolist()
     [12.0, 9.0]
     """
-    weights = np.asarray(weights, dtype=complex)
+    function(loss, "the loss")
+    weights = shaped(weights, "the array of weights", "length").astype(complex)
     steps = 1j * _STEP * np.eye(weights.size)
     return np.array([np.imag(loss(weights + step)) / _STEP for step in steps])
 
@@ -37,15 +40,12 @@ def synchronised(gradients: np.ndarray, tokens=None, algorithm: str = "ring") ->
     >>> synchronised(gradients)[0].item(), synchronised(gradients, [[10], [90]])[1].item()
     (3.0, 2.2)
     """
-    gradients = np.asarray(gradients, float)
-    if gradients.ndim != 3 or 0 in gradients.shape:
-        raise InputRefused(
-            f"gradients have the shape {gradients.shape}; give one per rank and micro-batch, "
-            "shape (n, m, length)"
-        )
+    gradients = shaped(gradients, "the array of gradients", "ranks", "micro-batches", "length")
+    if not isinstance(algorithm, str):
+        raise InputRefused(f"the algorithm is {shown(algorithm)}; give its name, as 'ring'")
     n, m, length = gradients.shape
-    counts = np.ones((n, m)) if tokens is None else np.asarray(tokens, float)
-    if counts.shape != (n, m) or not (counts >= 0).all() or not counts.sum() > 0:
+    counts = np.ones((n, m)) if tokens is None else numbers(tokens, "the number of tokens", zero=True)
+    if counts.shape != (n, m) or not counts.sum() > 0:
         raise InputRefused(
             f"give one number of tokens for each of {n} ranks and {m} micro-batches, 0 or more, not all 0"
         )

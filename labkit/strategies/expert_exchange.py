@@ -9,9 +9,11 @@ from dataclasses import replace
 import numpy as np
 
 from labkit.collectives import collective_cost
-from labkit.collectives.place import check_count, place
+from labkit.collectives.place import place
 from labkit.errors import InputRefused
 from labkit.spec import Cluster, Link
+from labkit.spec.checks import noun, whole
+from labkit.strategies.checks import numbers, places, single
 from labkit.strategies.experts import Routing
 from labkit.units import plain
 
@@ -25,9 +27,10 @@ def token_matrix(routing: Routing, seats) -> np.ndarray:
     ``seats``: the rank of each expert, from ``place_experts``. A token with two experts on one rank is sent
     there twice, as the plain payload of top-k x tokens counts it.
     """
+    seats = _seats(routing, seats)
     n = routing.ranks
     source = np.broadcast_to(np.arange(n)[:, None, None], routing.chosen.shape)
-    pairs = (source * n + np.asarray(seats)[routing.chosen])[routing.kept]
+    pairs = (source * n + seats[routing.chosen])[routing.kept]
     return np.bincount(pairs, minlength=n * n).reshape(n, n)
 
 
@@ -37,6 +40,7 @@ def row_matrix(routing: Routing, seats) -> np.ndarray:
     Buffers of one size for every expert, filled or not, make the exchange even: static shapes, paid for with
     padding when the factor is above what the tokens need.
     """
+    seats = _seats(routing, seats)
     if routing.capacity is None:
         return token_matrix(routing, seats)
     each = np.bincount(seats, minlength=routing.ranks) * routing.capacity
@@ -103,7 +107,7 @@ def leaving_share(sent, domain: int = 8):
     [0.0, 0.5, 0.75]
     """
     sent = _square(sent)
-    check_count(domain, "a fast-link domain")
+    domain = whole(domain, "the ranks of a fast-link domain")
     home = np.arange(sent.shape[-1]) // domain
     total = sent.sum(axis=(-2, -1))
     if not np.all(total > 0):
@@ -119,14 +123,22 @@ def layer_seconds(rows, row_bytes, row_flops, rate, link_or_cluster: Link | Clus
     rank reaches. Both parts wait for the fullest rank: four exchanges, and three forwards of its rows.
     """
     rows = _square(rows)
+    row_bytes = single(row_bytes, "the bytes of a row", zero=True)
+    row_flops = single(row_flops, "the FLOPs of a row", zero=True)
+    rate = numbers(rate, "the FLOP/s of a rank")
     fullest = rows.sum(axis=-2).max(axis=-1)
     exchange = EXCHANGES * np.asarray(exchange_seconds(rows * row_bytes, link_or_cluster))
     return plain(exchange), plain(FORWARDS * fullest * row_flops / rate)
 
 
+def _seats(routing: Routing, seats) -> np.ndarray:
+    noun(routing, Routing, "the routing")
+    return places(seats, "the ranks of the experts", routing.experts, routing.ranks)
+
+
 def _square(sent) -> np.ndarray:
-    sent = np.asarray(sent, dtype=float)
-    if sent.ndim < 2 or sent.shape[-1] != sent.shape[-2] or not np.all(sent >= 0):
+    sent = numbers(sent, "what a rank sends another", zero=True)
+    if sent.ndim < 2 or sent.shape[-1] != sent.shape[-2]:
         raise InputRefused(
             f"an exchange needs a square matrix of 0 or more, a row for each sender and a column for each "
             f"receiver; got the shape {sent.shape}"

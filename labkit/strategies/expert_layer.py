@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from labkit.spec.checks import noun
+from labkit.strategies.checks import places, shaped
 from labkit.strategies.experts import Routing
 
 
@@ -35,6 +37,7 @@ def unsplit(x, gradient, up, down, routing: Routing) -> LayerRun:
     ``x``: (ranks, tokens, hidden); ``gradient``: that of the loss by the output, of the same shape; ``up``:
     (experts, hidden, ffn); ``down``: (experts, ffn, hidden). Dropped choices add nothing.
     """
+    x, gradient, up, down = _checked(x, gradient, up, down, routing)
     output, to_input = np.zeros(x.shape), np.zeros(x.shape)
     to_gate, to_up, to_down = np.zeros(routing.gates.shape), np.zeros(up.shape), np.zeros(down.shape)
     for expert in range(routing.experts):
@@ -55,6 +58,8 @@ def split(x, gradient, up, down, routing: Routing, seats) -> LayerRun:
     Each rank sends the rows of its kept choices to the ranks that hold their experts (dispatch), these work
     on what arrived and send the results home (combine), where gates weigh and add them; backward again.
     """
+    x, gradient, up, down = _checked(x, gradient, up, down, routing)
+    seats = places(seats, "the ranks of the experts", routing.experts, routing.ranks)
     ranks, top_k = range(routing.ranks), routing.chosen.shape[2]
     held = [{e: (up[e], down[e]) for e in np.flatnonzero(seats == r)} for r in ranks]
     exchanges = []
@@ -100,9 +105,22 @@ def split(x, gradient, up, down, routing: Routing, seats) -> LayerRun:
     return LayerRun(output, to_input, to_gate, to_up, to_down, tuple(exchanges))
 
 
+def _checked(x, gradient, up, down, routing: Routing) -> list[np.ndarray]:
+    """The arrays of a layer, each of the shape that the routing and the first of them ask for."""
+    noun(routing, Routing, "the routing")
+    x = shaped(x, "x", routing.ranks, routing.chosen.shape[1], "hidden")
+    up = shaped(up, "up", routing.experts, x.shape[2], "ffn")
+    return [
+        x,
+        shaped(gradient, "the gradient", *x.shape),
+        up,
+        shaped(down, "down", routing.experts, up.shape[2], x.shape[2]),
+    ]
+
+
 def _letters(routing: Routing, seats, rank: int) -> list[np.ndarray]:
     """For each destination the kept choices of ``rank`` that go there, as token x top_k + choice."""
-    goes, kept = np.asarray(seats)[routing.chosen[rank]].ravel(), routing.kept[rank].ravel()
+    goes, kept = seats[routing.chosen[rank]].ravel(), routing.kept[rank].ravel()
     return [np.flatnonzero((goes == to) & kept) for to in range(routing.ranks)]
 
 

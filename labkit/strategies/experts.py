@@ -11,10 +11,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from labkit.collectives.place import check_count
 from labkit.errors import InputRefused
+from labkit.spec.checks import noun, one_of, whole
+from labkit.strategies.checks import counts, numbers, places, shaped, share, single
 from labkit.units import plain
 
+MOST_EXPERTS, MOST_DRAWS = 10**5, 10**8  # draws: ranks x tokens x experts, some seconds
 PLACEMENTS = ("contiguous", "round_robin", "balanced")
 
 
@@ -79,12 +81,12 @@ def popularity(experts: int, skew: float = 0.0, balance: float = 0.0, seed: int 
     >>> popularity(4, skew=1, seed=0).round(2).tolist(), popularity(4, skew=1, balance=1).tolist()
     ([0.16, 0.48, 0.24, 0.12], [0.25, 0.25, 0.25, 0.25])
     """
-    check_count(experts, "the number of experts")
-    if not 0 <= skew < np.inf:
-        raise InputRefused(f"the skew is {skew}; use 0 for an even router, 1 for Zipf's law, or more")
-    if not 0 <= balance <= 1:
-        raise InputRefused(f"the balance is {balance}; it is a strength, use 0 (none) to 1 (even)")
-    shares = np.arange(1, experts + 1) ** -float(skew)
+    experts = whole(experts, "the number of experts", most=MOST_EXPERTS)
+    skew, balance = single(skew, "the skew", zero=True), share(balance, "the balance")
+    seed = whole(seed, "the seed", least=0)
+    # Shares below the smallest number are 0: nobody draws them.
+    with np.errstate(under="ignore"):
+        shares = np.arange(1, experts + 1) ** -skew
     shares = np.random.default_rng(seed).permutation(shares / shares.sum())
     return (1 - balance) * shares + balance / experts
 
@@ -100,10 +102,16 @@ def route(popular, ranks: int, tokens: int, top_k: int = 2, seed: int = 0) -> Ro
     >>> route(popularity(8), ranks=2, tokens=3, top_k=2).chosen.shape
     (2, 3, 2)
     """
-    popular = np.asarray(popular, dtype=np.float32)
+    popular = numbers(popular, "the popularity of an expert", zero=True)
+    popular = shaped(popular, "the popularity", "experts").astype(np.float32)
     experts = popular.size
-    for count, name in ((ranks, "the number of ranks"), (tokens, "the tokens of a rank"), (top_k, "top_k")):
-        check_count(count, name)
+    ranks, tokens = whole(ranks, "the number of ranks"), whole(tokens, "the tokens of a rank")
+    top_k, seed = whole(top_k, "top_k"), whole(seed, "the seed", least=0)
+    if ranks * tokens * experts > MOST_DRAWS:
+        raise InputRefused(
+            f"{ranks} ranks x {tokens} tokens x {experts} experts are too many draws; stay below "
+            f"{MOST_DRAWS:,}"
+        )
     if top_k > experts:
         raise InputRefused(f"a token cannot visit {top_k} of {experts} experts; use top_k up to {experts}")
     times = np.random.default_rng(seed).standard_exponential((ranks, tokens, experts), dtype=np.float32)
@@ -131,11 +139,9 @@ def expert_capacity(factor, tokens, top_k, experts):
     >>> expert_capacity(1.25, 4096, top_k=2, experts=64)
     160.0
     """
-    factor = np.asarray(factor, dtype=float)
-    if not np.all(factor > 0):
-        raise InputRefused(
-            f"the capacity factor is {factor}; use 1 for the even share, more for room, or drop nothing"
-        )
+    factor = numbers(factor, "the capacity factor")
+    tokens, top_k = counts(tokens, "the tokens of a rank"), counts(top_k, "top_k")
+    experts = counts(experts, "the number of experts")
     # 1.1 x 2 x 50 / 10 is a rounding above 11.
     return plain(np.ceil(factor * top_k * tokens / experts - 1e-9))
 
@@ -150,10 +156,11 @@ def drop_late(routing: Routing, factor: float | None) -> Routing:
     >>> drop_late(r, 1).tokens_per_expert.max(), drop_late(r, None).dropped
     (np.int64(25), 0.0)
     """
+    noun(routing, Routing, "the routing")
     if factor is None:
         return replace(routing, kept=np.ones(routing.chosen.shape, dtype=bool), capacity=None)
     ranks, tokens, top_k = routing.chosen.shape
-    capacity = int(expert_capacity(factor, tokens, top_k, routing.experts))
+    capacity = int(expert_capacity(single(factor, "the capacity factor"), tokens, top_k, routing.experts))
     queue = (np.arange(ranks)[:, None, None] * routing.experts + routing.chosen).ravel()
     order = np.argsort(queue, kind="stable")
     length = np.bincount(queue, minlength=ranks * routing.experts)
@@ -178,19 +185,16 @@ def place_experts(experts: int, ranks: int, how: str = "contiguous", load=None) 
     labkit.errors.InputRefused: 256 experts do not divide over 3 ranks (256 mod 3 = 1); use 2 or 4 ranks, ...
     """
     each = _experts_per_rank(experts, ranks)
-    if how not in PLACEMENTS:
-        raise InputRefused(f"there is no expert placement {how!r}; use one of {', '.join(PLACEMENTS)}")
+    one_of(PLACEMENTS, how, "the expert placement")
     if how == "contiguous":
         return np.arange(experts) // each
     if how == "round_robin":
         return np.arange(experts) % ranks
-    if np.shape(load) != (experts,):
-        raise InputRefused(
-            f"a balanced placement of {experts} experts needs a measured load for each; got the shape "
-            f"{np.shape(load)}"
-        )
+    if load is None:
+        raise InputRefused("a balanced placement needs the measured load of each expert; give it as load")
+    load = shaped(numbers(load, "the load of an expert", zero=True), "the list of loads", experts)
     seats, carried, left = np.empty(experts, dtype=int), np.zeros(ranks), np.full(ranks, each)
-    for expert in np.argsort(-np.asarray(load, dtype=float), kind="stable"):
+    for expert in np.argsort(-load, kind="stable"):
         seats[expert] = rank = np.argmin(np.where(left > 0, carried, np.inf))
         carried[rank] += load[expert]
         left[rank] -= 1
@@ -199,8 +203,8 @@ def place_experts(experts: int, ranks: int, how: str = "contiguous", load=None) 
 
 def _experts_per_rank(experts: int, ranks: int) -> int:
     """Experts on each rank; refused, with the numbers nearby that work, when they do not divide."""
-    check_count(experts, "the number of experts")
-    check_count(ranks, "the expert-parallel degree")
+    experts = whole(experts, "the number of experts", most=MOST_EXPERTS)
+    ranks = whole(ranks, "the expert-parallel degree")
     if experts % ranks == 0:
         return experts // ranks
     works = [r for r in range(1, experts + 1) if experts % r == 0]
@@ -222,7 +226,11 @@ def tokens_per_rank(tokens_per_expert, seats, ranks: int) -> np.ndarray:
     >>> tokens_per_rank([5, 1, 2, 4], place_experts(4, 2), 2).tolist()
     [6, 6]
     """
-    return np.bincount(seats, weights=tokens_per_expert, minlength=ranks).astype(int)
+    tokens = numbers(tokens_per_expert, "the tokens of an expert", zero=True)
+    tokens = shaped(tokens, "the list of tokens per expert", "experts")
+    ranks = whole(ranks, "the number of ranks", most=MOST_EXPERTS)
+    seats = places(seats, "the ranks of the experts", tokens.size, ranks)
+    return np.bincount(seats, weights=tokens, minlength=ranks).astype(int)
 
 
 def imbalance(tokens_per_rank):
@@ -234,7 +242,7 @@ def imbalance(tokens_per_rank):
     >>> imbalance([3, 1, 2, 2])
     1.5
     """
-    load = np.asarray(tokens_per_rank, dtype=float)
-    if load.size == 0 or not np.all(load >= 0) or not np.all(load.sum(axis=-1) > 0):
+    load = np.atleast_1d(numbers(tokens_per_rank, "the load of a rank", zero=True))
+    if not np.all(load.sum(axis=-1) > 0):
         raise InputRefused("an imbalance needs loads of 0 or more, and some above 0; correct the loads")
     return plain(load.max(axis=-1) / load.mean(axis=-1))

@@ -2,8 +2,10 @@
 
 import numpy as np
 
-from labkit.collectives.place import check_count
 from labkit.errors import InputRefused
+from labkit.spec.checks import whole
+
+MOST = 10**9  # numbers drawn, some ten seconds
 
 
 def gradient_noise(global_batch: int, cards: int, *, draws=400, weights=16, seed=0) -> float:
@@ -17,8 +19,13 @@ def gradient_noise(global_batch: int, cards: int, *, draws=400, weights=16, seed
     >>> round(gradient_noise(512, 8) - gradient_noise(512, 256), 12)
     0.0
     """
-    check_count(global_batch, "the global batch")
-    check_count(cards, "the number of cards")
+    global_batch, cards = whole(global_batch, "the global batch"), whole(cards, "the number of cards")
+    draws, weights = whole(draws, "the number of draws"), whole(weights, "the number of weights")
+    if global_batch * draws * weights > MOST:
+        raise InputRefused(
+            f"{draws} draws of {global_batch} samples with {weights} weights take too long; use fewer"
+        )
+    seed = whole(seed, "the seed", least=0)
     if global_batch % cards:
         raise InputRefused(
             f"a global batch of {global_batch} cannot be shared evenly by {cards} cards; use a divisor of it"

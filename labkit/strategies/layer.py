@@ -13,8 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from labkit.errors import InputRefused
+from labkit.spec.checks import noun, whole
 from labkit.strategies.attention import attention_gradients, probabilities, weighted
+from labkit.strategies.checks import shaped
 
+MOST = 1024  # of each size of a layer to try things on
 KEEP = 0.9  # share of elements that dropout leaves
 _EPSILON = 1e-6  # in the root of the norm, so that a row of zeros stays finite
 
@@ -56,12 +59,15 @@ def random_layer(positions=16, heads=8, kv_heads=8, head_dim=4, ffn=None, seed=0
 
     ``ffn`` is 4 x hidden unless given. Refused: heads that the kv heads do not divide.
     """
+    positions, head_dim = whole(positions, "positions", most=MOST), whole(head_dim, "head_dim", most=MOST)
+    heads, kv_heads = whole(heads, "heads", most=MOST), whole(kv_heads, "kv_heads", most=MOST)
+    seed = whole(seed, "the seed", least=0)
     if heads % kv_heads:
         raise InputRefused(
             f"{heads} query heads cannot share {kv_heads} kv heads evenly; use a divisor of {heads}"
         )
     hidden, draw = heads * head_dim, np.random.default_rng(seed)
-    ffn = 4 * hidden if ffn is None else ffn
+    ffn = 4 * hidden if ffn is None else whole(ffn, "ffn", most=MOST)
 
     def matrix(rows, columns):
         return draw.normal(size=(rows, columns)) / np.sqrt(rows)
@@ -147,6 +153,7 @@ BLOCKS = (
 
 def whole_layer(x: np.ndarray, d_output: np.ndarray, weights: Weights, masks):
     """(output, input gradient, gradients by name, saved by block) of the layer on one rank."""
+    x, d_output, masks = checked(x, d_output, weights, masks)
     saved = []
     for (gain, block, _), mask in zip(BLOCKS, masks, strict=True):
         out, kept = block(norm(x, getattr(weights, gain)), weights)
@@ -159,6 +166,16 @@ def whole_layer(x: np.ndarray, d_output: np.ndarray, weights: Weights, masks):
         gradients |= found
         d_output = d_output + d_x
     return output, d_output, gradients, saved
+
+
+def checked(x, d_output, weights: Weights, masks) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
+    """Input, output gradient and dropout masks of a layer; refused when they do not fit its weights."""
+    noun(weights, Weights, "the weights")
+    x = shaped(x, "x", "positions", weights.query.shape[0])
+    d_output = shaped(d_output, "the output gradient", *x.shape)
+    if not isinstance(masks, tuple | list) or len(masks) != len(BLOCKS):
+        raise InputRefused(f"a layer has {len(BLOCKS)} dropout masks; give a list of so many")
+    return x, d_output, [shaped(mask, "a dropout mask", *x.shape) for mask in masks]
 
 
 def saved_bytes(saved: list[dict]) -> float:

@@ -1,7 +1,8 @@
 """A Transformer as the blocks whose gradients data parallelism reduces: half a layer each."""
 
-from labkit.errors import InputRefused
 from labkit.spec import Transformer
+from labkit.spec.checks import noun
+from labkit.strategies.checks import single
 from labkit.strategies.overlap import Block
 
 
@@ -20,10 +21,10 @@ def transformer_blocks(
     >>> sum(sum(block.gradients) for block in blocks) == 2 * model.parameters
     True
     """
-    if not (batch > 0 and flops_per_second > 0 and gradient_bytes > 0):
-        raise InputRefused(
-            "batch, FLOP/s and bytes of a gradient must be above 0; correct the one that is not"
-        )
+    noun(model, Transformer, "the model")
+    batch = single(batch, "the batch")
+    flops_per_second = single(flops_per_second, "the FLOP/s of a rank")
+    gradient_bytes = single(gradient_bytes, "the bytes of a gradient's element")
     flops = model.forward_flops(batch)
     head = flops.pop("head")
     attention = sum(flops[name] for name in ("query key value", "scores", "context", "projection"))

@@ -17,7 +17,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from labkit.errors import InputRefused
-from labkit.strategies.buckets import CAP, FIRST_CAP, check_cap, ddp_buckets
+from labkit.spec.checks import shown
+from labkit.strategies.buckets import CAP, FIRST_CAP, ddp_buckets
+from labkit.strategies.checks import function, numbers, shaped, single
 from labkit.strategies.timeline import BACKWARD, FORWARD, TRANSFER, Timeline
 from labkit.units import plain
 
@@ -34,10 +36,12 @@ class Block:
     gradients: tuple[float, ...]
 
     def __post_init__(self):
-        if not (0 <= self.forward < np.inf and 0 <= self.backward < np.inf):
-            raise InputRefused(
-                f"a block takes {self.forward} s forward and {self.backward} s backward; use 0 or more"
-            )
+        single(self.forward, "a block's forward", zero=True)
+        single(self.backward, "a block's backward", zero=True)
+        if not isinstance(self.gradients, tuple | list):
+            raise InputRefused(f"a block's gradients are {shown(self.gradients)}; give a tuple of sizes")
+        if self.gradients:
+            numbers(self.gradients, "the bytes of a gradient")
 
 
 def step_timeline(
@@ -60,7 +64,7 @@ def step_timeline(
     """
     sizes, last = _filled(blocks, cap, first, slow_down)
     fills: dict[int, list[tuple[int, float]]] = {}
-    each = zip(np.asarray(all_reduce(sizes)).tolist(), last.tolist(), strict=True)
+    each = zip(_costs(all_reduce, sizes, ()).tolist(), last.tolist(), strict=True)
     for number, (seconds, item) in enumerate(each):
         fills.setdefault(item, []).append((number, seconds))
     queue: list[tuple[int, float]] = []  # buckets that are full and wait: number, seconds
@@ -117,10 +121,12 @@ def step_seconds(
     >>> step_seconds(blocks, lambda size: 3 * size / 4, caps=np.array([4, 12]), first=None).tolist()
     [14.0, 18.0]
     """
-    each = np.atleast_1d(np.asarray(caps))
+    each = np.atleast_1d(numbers(caps, "a bucket's cap", endless=True))
+    if each.ndim > 1:
+        raise InputRefused(f"the caps have the shape {each.shape}; give one, or a list of them")
     filled = [_filled(blocks, cap, cap if first is None else first, slow_down) for cap in each]
     # The buckets of all sizes are costed in one call.
-    seconds = np.asarray(all_reduce(np.concatenate([sizes for sizes, _ in filled])), float)
+    seconds = _costs(all_reduce, np.concatenate([sizes for sizes, _ in filled]))
     row = np.repeat(np.arange(each.size), [sizes.size for sizes, _ in filled])
     place = len(blocks) - 1 - np.concatenate([last for _, last in filled])
     durations = np.zeros((*seconds.shape[:-1], each.size, len(blocks)))
@@ -138,7 +144,13 @@ def backward_seconds(backward: Sequence[float], durations, slow_down: float = 1.
     while the wire is busy for u more seconds takes b + min((s - 1) b, (1 - 1/s) u) instead of b, at slow-down
     s; the wire is then busy until max(its own end, the block's) + the new durations.
     """
-    durations = np.asarray(durations, float)
+    backward = shaped(numbers(backward, "a block's backward", zero=True), "the array of backwards", "blocks")
+    durations = numbers(durations, "the duration of an all_reduce", zero=True)
+    if durations.shape[-1:] != backward.shape:
+        raise InputRefused(
+            f"{len(backward)} blocks need as many durations of all_reduces; got the shape {durations.shape}"
+        )
+    slow_down = _slow_down(slow_down)
     now = free = np.zeros(durations.shape[:-1])
     for item, seconds in enumerate(backward):
         busy = np.maximum(free - now, 0.0)
@@ -177,10 +189,11 @@ def best_bucket(
     These run from 256 KiB to all gradients in one bucket. Other arguments as in ``step_seconds``.
     """
     if caps is None:
+        _check_blocks(blocks)
         whole = sum(sum(block.gradients) for block in blocks)
         steps = max(2, int(np.ceil(2 * np.log2(max(whole, 2**19) / 2**18))) + 1)
         caps = 2**18 * 2 ** (np.arange(steps) / 2)
-    caps = np.asarray(caps, float)
+    caps = np.atleast_1d(numbers(caps, "a bucket's cap", endless=True))
     seconds = np.asarray(step_seconds(blocks, all_reduce, caps, first, slow_down))
     at = np.argmin(seconds, axis=-1)
     near = seconds <= NEAR * np.min(seconds, axis=-1, keepdims=True)
@@ -193,13 +206,35 @@ def best_bucket(
 
 def _filled(blocks: Sequence[Block], cap, first, slow_down) -> tuple[np.ndarray, np.ndarray]:
     """Bytes of each bucket, and the block whose backward fills it, in the order of reduction."""
-    if not blocks or not sum(block.backward for block in blocks) > 0:
-        raise InputRefused("there is no block whose backward takes time; give at least one")
-    if not slow_down >= 1:
-        raise InputRefused(
-            f"the slow-down is {slow_down}; computing beside an all_reduce is at least 1 times as slow"
-        )
-    check_cap(cap)
+    _check_blocks(blocks)
+    _slow_down(slow_down)
     buckets = ddp_buckets([size for block in blocks for size in block.gradients], cap, first)
     owner = np.repeat(np.arange(len(blocks)), [len(block.gradients) for block in blocks])
     return np.array([bucket.size for bucket in buckets]), owner[[bucket.parameters[-1] for bucket in buckets]]
+
+
+def _check_blocks(blocks) -> None:
+    good = isinstance(blocks, Sequence) and all(isinstance(block, Block) for block in blocks)
+    if not good or not sum(block.backward for block in blocks) > 0:
+        raise InputRefused("there is no block whose backward takes time; give a list of Blocks with one")
+
+
+def _slow_down(slow_down) -> float:
+    factor = single(slow_down, "the slow-down")
+    if factor < 1:
+        raise InputRefused(
+            f"the slow-down is {factor:g}; computing beside an all_reduce is at least 1 times as slow"
+        )
+    return factor
+
+
+def _costs(all_reduce, sizes: np.ndarray, rows: tuple[int, ...] | None = None) -> np.ndarray:
+    """What the all_reduces of these sizes cost: seconds, shape (..., sizes), or (*rows, sizes)."""
+    function(all_reduce, "the all_reduce")
+    seconds = numbers(all_reduce(sizes), "the seconds of an all_reduce", zero=True)
+    if seconds.shape[-1:] != sizes.shape or (rows is not None and seconds.shape[:-1] != rows):
+        raise InputRefused(
+            f"the all_reduce answered with the shape {seconds.shape}; give one time for each of the "
+            f"{sizes.size} sizes"
+        )
+    return seconds

@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from labkit.collectives.place import check_count
 from labkit.errors import InputRefused
+from labkit.spec.checks import noun, one_of, whole
+from labkit.strategies.checks import flag, shaped
 from labkit.strategies.communicator import Call, Communicator
 from labkit.strategies.layer import (
     BLOCKS,
@@ -20,6 +21,7 @@ from labkit.strategies.layer import (
     KEEP,
     ROWS,
     Weights,
+    checked,
     gelu,
     norm,
     norm_backward,
@@ -56,7 +58,8 @@ def split_weights(weights: Weights, t: int) -> list[Weights]:
     >>> [(part.heads, part.kv_heads) for part in split_weights(weights, 4)]
     [(2, 1), (2, 1), (2, 1), (2, 1)]
     """
-    check_count(t, "the tensor-parallel degree")
+    noun(weights, Weights, "the weights")
+    t = whole(t, "the tensor-parallel degree")
     ffn, kv_heads = weights.up.shape[1], weights.kv_heads
     if weights.heads % t or ffn % t or (kv_heads % t and t % kv_heads):
         raise InputRefused(
@@ -92,8 +95,10 @@ def split_layer(
     summands: an all_reduce of them closes the pass (in training once per step, not per micro-batch).
     Refused: what ``split_weights`` refuses, another ``recompute``, and positions that t does not divide.
     """
-    if recompute not in RECOMPUTE:
-        raise InputRefused(f"there is no recompute {recompute!r}; use one of {', '.join(RECOMPUTE)}")
+    one_of(RECOMPUTE, recompute, "recompute")
+    flag(sequence_parallel, "sequence_parallel")
+    flag(keep_inputs, "keep_inputs")
+    x, d_output, masks = checked(x, d_output, weights, masks)
     ranks = _Ranks(split_weights(weights, t), sequence_parallel, keep_inputs)
     held, masks = ranks.part(x), [ranks.part(mask) for mask in masks]
     outputs, saved = ranks.forward(held, masks, "forward")
@@ -204,8 +209,12 @@ def split_mlp(
     which is a second all_reduce, as wide as the MLP. Without it (``sum_between=False``) the result is wrong.
     Refused: another ``first``, and a width that t does not divide.
     """
-    if first not in ("columns", "rows"):
-        raise InputRefused(f"the first matrix can be cut by 'columns' or 'rows', not by {first!r}")
+    one_of(("columns", "rows"), first, "the cut of the first matrix")
+    flag(sum_between, "sum_between")
+    t = whole(t, "the tensor-parallel degree")
+    up = shaped(up, "up", "hidden", "ffn")
+    down = shaped(down, "down", up.shape[1], "hidden")
+    x = shaped(x, "x", "positions", up.shape[0])
     if len(up) % t or len(down) % t:
         raise InputRefused(
             f"{t} ranks cannot cut a matrix of {len(up)} x {len(down)}; use a divisor of both sides"

@@ -14,8 +14,12 @@ computing as fast beside an all_reduce as alone: both are bounds that a GPU does
 from collections.abc import Callable
 from typing import NamedTuple
 
-from labkit.collectives.place import check_count
+from labkit.errors import InputRefused
+from labkit.spec.checks import whole
+from labkit.strategies.checks import function, single
 from labkit.strategies.timeline import BACKWARD, FORWARD, TRANSFER, Timeline
+
+MOST = 10_000  # chunks or blocks
 
 
 class Task(NamedTuple):
@@ -33,13 +37,18 @@ def two_streams(tasks: list[Task]) -> Timeline:
     >>> two_streams([Task(FORWARD, 0, 2.0), Task(TRANSFER, 0, 3.0, (0,)), Task(FORWARD, 1, 1.0)]).span
     5.0
     """
+    good = isinstance(tasks, list | tuple) and all(isinstance(task, Task) for task in tasks)
+    if not good or not tasks:
+        raise InputRefused("two streams need at least one Task, and nothing but Tasks; correct the list")
     stops: list[float] = []
     free = {True: 0.0, False: 0.0}  # by whether the stream communicates
     rows = []
-    for task in tasks:
+    for number, task in enumerate(tasks):
+        if not all(0 <= before < number for before in task.after):
+            raise InputRefused(f"task {number} waits for {task.after}; let it wait for tasks before it")
         stream = task.kind == TRANSFER
         start = max([free[stream], *(stops[number] for number in task.after)])
-        free[stream] = start + task.seconds
+        free[stream] = start + single(task.seconds, f"the seconds of task {number}", zero=True)
         stops.append(free[stream])
         rows.append((0, start, free[stream], task.kind, task.item))
     return Timeline(*zip(*rows, strict=True))
@@ -67,8 +76,8 @@ def in_chunks(
     >>> t.span, t.coverage
     (3.25, 0.75)
     """
-    check_count(chunks, "the number of chunks")
-    check_count(blocks, "the number of blocks")
+    chunks, blocks = _checked(all_reduce, chunks, blocks)
+    before, product = (single(part, "the seconds of a block", zero=True) for part in (before, product))
     tasks: list[Task] = []
     for block in range(blocks):
         waits = (len(tasks) - 1,) if tasks else ()
@@ -86,7 +95,8 @@ def half_batches(compute: float, all_reduce: Callable[[float], float], blocks: i
     >>> t.span, t.coverage  # only the last all_reduce, of half the tensor, shows
     (8.5, 0.875)
     """
-    check_count(blocks, "the number of blocks")
+    _, blocks = _checked(all_reduce, 1, blocks)
+    compute = single(compute, "the seconds of a block", zero=True)
     tasks: list[Task] = []
     for block in range(blocks):
         for _ in range(2):
@@ -108,7 +118,7 @@ def beside_weight_gradients(
     >>> t.span, t.coverage
     (3.0, 0.75)
     """
-    check_count(blocks, "the number of blocks")
+    _, blocks = _checked(all_reduce, 1, blocks)
     tasks: list[Task] = []
     for block in range(blocks):
         waits = (len(tasks) - 2,) if tasks else ()
@@ -116,3 +126,9 @@ def beside_weight_gradients(
         tasks.append(Task(TRANSFER, block, all_reduce(1.0), (len(tasks) - 1,)))
         tasks.append(Task(BACKWARD, block, weight_gradient))
     return two_streams(tasks)
+
+
+def _checked(all_reduce, chunks, blocks) -> tuple[int, int]:
+    """Numbers of chunks and blocks; refused with what cannot be called, or when there are too many."""
+    function(all_reduce, "the all_reduce")
+    return whole(chunks, "the number of chunks", most=MOST), whole(blocks, "the number of blocks", most=MOST)

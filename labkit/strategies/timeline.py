@@ -40,18 +40,24 @@ class Timeline:
     def __post_init__(self):
         """Columns become arrays of one type each and are checked against each other."""
         for name, dtype in (("lane", int), ("start", float), ("stop", float), ("kind", str), ("item", int)):
-            object.__setattr__(self, name, np.asarray(getattr(self, name), dtype=dtype))
+            object.__setattr__(self, name, _column(name, getattr(self, name), dtype))
         shapes = {column.shape for column in (self.lane, self.start, self.stop, self.kind, self.item)}
         if len(shapes) != 1 or self.lane.ndim != 1 or self.lane.size == 0:
             raise InputRefused(
                 f"the columns of a timeline have the shapes {sorted(shapes)}; "
                 "give one value per block in each, and at least one block"
             )
-        if not np.all(self.start <= self.stop):
-            block = int(np.flatnonzero(~(self.start <= self.stop))[0])
+        if self.lane.min() < 0 or not {*self.kind.tolist()} <= {*COMPUTING, TRANSFER}:
+            raise InputRefused(
+                f"a timeline has lanes counted from 0, and the kinds {', '.join((*COMPUTING, TRANSFER))}; "
+                "correct the others"
+            )
+        runs = (self.start <= self.stop) & np.isfinite(self.start) & np.isfinite(self.stop)
+        if not np.all(runs):
+            block = int(np.flatnonzero(~runs)[0])
             raise InputRefused(
                 f"block {block} of a timeline runs from {self.start[block]} to {self.stop[block]} s; "
-                "a block cannot stop before it starts"
+                "a block is finite and cannot stop before it starts"
             )
 
     @property
@@ -113,3 +119,16 @@ class Timeline:
         """When a lane computes, or when it communicates, as a set of intervals."""
         chosen = (self.lane == lane) & (np.isin(self.kind, COMPUTING) == computing)
         return intervals(self.start[chosen], self.stop[chosen])
+
+
+def _column(name: str, values, dtype: type) -> np.ndarray:
+    """A column as an array of its type; refused when it cannot be one."""
+    try:
+        column = np.asarray(values)
+    except ValueError:  # rows of unequal lengths
+        column = np.asarray(None)
+    kinds = {int: "iu", float: "iuf", str: "U"}[dtype]
+    if column.size and column.dtype.kind not in kinds:
+        what = {int: "whole numbers", float: "numbers", str: "texts"}[dtype]
+        raise InputRefused(f"the column {name} of a timeline has other things than {what}; correct it")
+    return column.astype(dtype, copy=False)

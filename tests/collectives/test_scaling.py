@@ -124,9 +124,9 @@ def test_the_term_that_grew_is_named():
         ({"mode": "elastic"}, "strong"),
         ({"overlap": 1.5}, "share"),
         ({"taper": 0.0}, "share"),
-        ({"bucket": 0}, "more than 0 bytes"),
+        ({"bucket": 0}, "size of a bucket, in bytes, is 0"),
         ({"compute": 0}, "more than 0 seconds"),
-        ({"gradient": -1}, "0 or more"),
+        ({"gradient": -1}, "from 0 up"),
         ({"reference": 0}, "at least 1, not 0"),
     ],
 )

@@ -5,7 +5,7 @@ import ast
 import pytest
 
 from labkit.collectives import cost
-from labkit.course.listing import source
+from labkit.course.listing import is_refusal, source
 from labkit.planner import traffic
 
 
@@ -46,6 +46,21 @@ def test_a_function_without_docstring_is_shown_whole():
     assert source(without).text == "def without(n):\n    return n - 1"
 
 
+def refusing(n):
+    """Half of a number."""
+    if n < 0:
+        raise ValueError("too small")
+    if n > 9:
+        n = 9
+    return n / 2
+
+
+def test_what_refuses_bad_input_goes_and_other_branches_stay():
+    shown = source(refusing)
+    assert shown.text == "def refusing(n):\n    if n > 9:\n        n = 9\n    return n / 2"
+    assert "too small" in source(refusing, body_only=False).text
+
+
 def test_the_docstring_can_be_asked_for():
     assert source(plain, body_only=False).text == (
         'def plain(n, size):\n    """One line of words."""\n    half = size / 2\n    return n * half'
@@ -56,7 +71,8 @@ def test_the_docstring_can_be_asked_for():
 def test_what_is_shown_of_labkit_is_the_program_less_its_docstring(function):
     whole, shown = (ast.parse(source(function, body_only=only).text).body[0] for only in (False, True))
     assert ast.get_docstring(whole) and not ast.get_docstring(shown)
-    assert [ast.dump(line) for line in shown.body] == [ast.dump(line) for line in whole.body[1:]]
+    kept = [line for line in whole.body[1:] if not is_refusal(line)]
+    assert [ast.dump(line) for line in shown.body] == [ast.dump(line) for line in kept]
     assert ast.dump(shown.args) == ast.dump(whole.args)
 
 

@@ -54,8 +54,8 @@ def test_exchanging_the_numbers_first_cures_it():
         ((4,), 3, "2 to 4 ranks"),
         ((1, 1, 1, 1, 1), 3, "2 to 4 ranks"),
         ((4, 0), 3, "1 to 64"),
-        ((4, 4), 0, "cannot wait 0 s"),
-        ((4, 4), float("nan"), "cannot wait nan s"),
+        ((4, 4), 0, "watchdog waits is 0"),
+        ((4, 4), float("nan"), "watchdog waits is nan"),
     ],
 )
 def test_refused(counts, limit, says):

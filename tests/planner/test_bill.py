@@ -89,18 +89,20 @@ def test_tensor_parallel_sends_what_a_layer_on_arrays_sends(sequence_parallel, r
     rows = rows_of(model, Plan(tp=t, micro_batch=1, accumulation=1, replicate_kv=True, **options))
     at_the_ends = ("tensor parallel, ends", "tensor parallel, loss")
     billed = sent(rows, "tensor parallel") - sum(sent(rows, name) for name in at_the_ends)
-    last_norm = 2.0 * model.hidden * 2 * (t - 1) / t if sequence_parallel else 0.0
+    # Beyond the layer: the last norm, and the head's input gathered again for its weight gradient.
+    beyond = sequence_parallel * (2 * (2.0 * model.hidden) + 2.0 * 16 * model.hidden) * (t - 1) / t
     # Each group that copies a kv head appears among the calls; a rank is in one of them.
     own = [call for call in calls if call.ranks == t]
     own += [call for call in calls if call.ranks != t][:1]
-    assert billed == pytest.approx(sum(call.sent for call in own) + last_norm, rel=1e-12)
+    assert billed == pytest.approx(sum(call.sent for call in own) + beyond, rel=1e-12)
     each = {
         kind: sum(row.count for (_, op), row in rows.items() if op == kind)
         for kind in ("all_gather", "reduce_scatter")
     }
-    # Two each at the ends: the embedding's sum forward and the head's backward.
+    # Two each at the ends, the embedding's sum forward and the head's backward, and the head's gather again.
+    at_ends = {"all_gather": 3 * sequence_parallel, "reduce_scatter": 2 * sequence_parallel}
     for kind, count in each.items():
-        assert count - 2 * sequence_parallel == sum(call.collective == kind for call in calls)
+        assert count - at_ends[kind] == sum(call.collective == kind for call in calls)
 
 
 @pytest.mark.parametrize("kv_heads", [8, 4])
@@ -180,7 +182,8 @@ def test_sequence_parallel_sends_the_same_bytes_and_gathers_once_more():
     halves = [split["tensor parallel", half].bytes_per_rank for half in ("reduce_scatter", "all_gather")]
     assert sum(halves) == pytest.approx(whole["tensor parallel", "all_reduce"].bytes_per_rank, rel=1e-12)
     again = split["tensor parallel, gather again", "all_gather"]
-    assert again.bytes_per_rank == pytest.approx(sum(halves) / 4, rel=1e-12)
+    # 2 of 8 halves a layer, of 8 layers, and one gather more for the head.
+    assert again.bytes_per_rank == pytest.approx(sum(halves) / 4 * 17 / 16, rel=1e-12)
     assert split["pipeline", "send_recv"].payload == whole["pipeline", "send_recv"].payload / 8
 
 

@@ -263,5 +263,5 @@ def test_refusals():
             decide(GUIDE, NODES, batch)
     with pytest.raises(InputRefused, match=r"plain 1F1B"):
         stage_memory(GUIDE, Plan(pp=4, v=2), "first")
-    with pytest.raises(InputRefused, match="'middle' stage"):
+    with pytest.raises(InputRefused, match="stage of a pipeline is 'middle'; use first, interior or last"):
         stage_memory(GUIDE, Plan(), "middle")

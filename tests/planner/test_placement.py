@@ -109,14 +109,14 @@ def test_a_group_that_fills_part_of_a_domain_has_part_of_its_ports():
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: placement(PLAN, cluster(), tp=0), "tensor-parallel degree .* not 0"),
-        (lambda: placement(PLAN, cluster(), pp=0), "pipeline-parallel degree .* not 0"),
-        (lambda: placement(PLAN, cluster(), budget=0), "more than 0"),
-        (lambda: placement(PLAN, cluster(), bucket=0), "more than 0 bytes"),
-        (lambda: crossing_cost(GUIDE, cluster(), degree=0), "tensor-parallel degree"),
-        (lambda: crossing_cost(GUIDE, cluster(), hosts=0), "tensor-parallel degree"),
-        (lambda: crossing_cost(GUIDE, cluster(), ports=0), "bandwidth > 0"),
-        (lambda: compute_time(-1, cluster().gpu), "0 or more"),
+        (lambda: placement(PLAN, cluster(), tp=0), "tensor-parallel degree is 0"),
+        (lambda: placement(PLAN, cluster(), pp=0), "pipeline-parallel degree is 0"),
+        (lambda: placement(PLAN, cluster(), budget=0), "the budget, .* is 0"),
+        (lambda: placement(PLAN, cluster(), bucket=0), "size of a bucket, in bytes, is 0"),
+        (lambda: crossing_cost(GUIDE, cluster(), degree=0), "ranks of a host is 0"),
+        (lambda: crossing_cost(GUIDE, cluster(), hosts=0), "number of hosts is 0"),
+        (lambda: crossing_cost(GUIDE, cluster(), ports=0), "ports of a host is 0"),
+        (lambda: compute_time(-1, cluster().gpu), "operations is -1; give a number from 0 up"),
         (lambda: compute_time(1, cluster().gpu, "fp4"), "use one of bf16"),
     ],
 )

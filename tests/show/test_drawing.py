@@ -8,14 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_agg import FigureCanvasAgg, RendererAgg
 from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
 from PIL import Image
 
 from labkit.errors import InputRefused
 from labkit.show import png, theme, ticks
 from labkit.show.labels import EndLabels, beside, spread
-from labkit.show.words import Canvas
+from labkit.show.words import Canvas, Renderer
 
 
 @given(st.lists(st.floats(-50, 150), max_size=9), st.floats(1, 10))
@@ -148,3 +149,16 @@ def test_remembered_words_look_like_matplotlibs_own(angle):
             drawn.append(np.asarray(canvas.buffer_rgba())[:, :, :3].astype(int))
     assert (drawn[0] < 128).any() and np.abs(drawn[0] - drawn[1]).max() <= 2
     assert (drawn[1] == drawn[2]).all()
+
+
+@pytest.mark.parametrize("words", ["1196", "(73.6)", "pp 16: 164 GB", "8,192", "94.4 %", "12 µs", "BG 7"])
+@pytest.mark.parametrize("look", [{"size": 11}, {"size": 9.25}, {"size": 12, "weight": "bold"}])
+def test_a_number_put_together_from_letters_is_matplotlibs_own(words, look):
+    prop, seen, sizes = FontProperties(**look), [], []
+    for kind in (RendererAgg, Renderer, Renderer):
+        renderer = kind(300, 60, 144)
+        renderer.draw_text(renderer.new_gc(), 20, 40, words, prop, 0)
+        seen.append(np.array(renderer.buffer_rgba()).astype(int))
+        sizes.append(renderer.get_text_width_height_descent(words, prop, False))
+    assert seen[0].any() and abs(seen[0] - seen[1]).max() <= 4 and (seen[1] == seen[2]).all()
+    assert sizes[0] == sizes[1] == sizes[2]

@@ -108,7 +108,16 @@ def test_what_the_all_to_all_sends():
 
 def test_each_rank_holds_an_early_and_a_late_chunk():
     assert chunks_of_ranks(2) == [(0, 3), (1, 2)]
+    assert chunks_of_ranks(1) == [(0,)]
     assert chunks_of_ranks(3, balanced=False) == [(0,), (1,), (2,)]
+
+
+@pytest.mark.parametrize("positions", [1, 7])
+def test_one_rank_takes_any_number_of_positions(positions):
+    arrays = some(positions=positions)
+    split = ring_attention(*arrays, cp=1)
+    assert split.output == pytest.approx(attention_by_rows(*arrays[:3]))
+    assert split.calls == [] and split.work.tolist() == [[positions * (positions + 1) // 2]]
 
 
 @pytest.mark.parametrize(

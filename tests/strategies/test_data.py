@@ -63,10 +63,10 @@ def test_case_c5():
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ((np.ones((2, 3)),), r"shape \(n, m, length\)"),
-        ((np.ones((2, 0, 3)),), r"shape \(n, m, length\)"),
+        ((np.ones((2, 3)),), r"shape \(ranks, micro-batches, length\)"),
+        ((np.ones((2, 0, 3)),), r"shape \(ranks, micro-batches, length\)"),
         ((np.ones((2, 1, 3)), [1, 2]), "2 ranks and 1 micro-batches"),
-        ((np.ones((2, 1, 3)), [[-1], [2]]), "0 or more"),
+        ((np.ones((2, 1, 3)), [[-1], [2]]), "number of tokens"),
         ((np.ones((2, 1, 3)), [[0], [0]]), "not all 0"),
     ],
 )

@@ -181,13 +181,13 @@ def test_a_tied_head_leaves_its_gradient_to_the_embedding():
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: Block(-1, 2, (4,)), "-1 s forward"),
-        (lambda: Block(1, float("inf"), (4,)), "inf s backward"),
+        (lambda: Block(-1, 2, (4,)), "block's forward is -1"),
+        (lambda: Block(1, float("inf"), (4,)), "block's backward is inf"),
         (lambda: step_timeline([], lambda size: size), "no block"),
         (lambda: step_timeline([Block(1, 0, (4,))], lambda size: size), "no block"),
         (lambda: step_timeline(THREE, lambda size: size, slow_down=0.9), "slow-down is 0.9"),
         (lambda: step_seconds(THREE, lambda size: size, caps=0), "cap is 0"),
-        (lambda: transformer_blocks(model("llama2-7b"), 0, 1e12), "must be above 0"),
+        (lambda: transformer_blocks(model("llama2-7b"), 0, 1e12), "the batch is 0"),
     ],
 )
 def test_refused(call, words):

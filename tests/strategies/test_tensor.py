@@ -256,13 +256,13 @@ def test_rows_first_without_it_is_wrong():
         (lambda: split_layer(*random_layer(heads=12, kv_heads=3), 4), "12 heads, 3 kv heads and 192 ffn"),
         (lambda: split_layer(*random_layer(heads=8, ffn=12), 8), "12 ffn columns"),
         (lambda: split_layer(*random_layer(**SMALL), 0), "tensor-parallel degree"),
-        (lambda: split_layer(*random_layer(**SMALL), 2, recompute="some"), "no recompute 'some'"),
+        (lambda: split_layer(*random_layer(**SMALL), 2, recompute="some"), "recompute is 'some'"),
         (
             lambda: split_layer(*random_layer(**{**SMALL, "positions": 6}), 4, sequence_parallel=True),
             "6 positions cannot be cut for 4 ranks",
         ),
         (lambda: random_layer(heads=8, kv_heads=3), "8 query heads cannot share 3 kv heads"),
-        (lambda: split_mlp(*mlp()[0], first="diagonals"), "'columns' or 'rows'"),
+        (lambda: split_mlp(*mlp()[0], first="diagonals"), "use columns or rows"),
         (lambda: split_mlp(*mlp(5)[0]), "use a divisor of both"),
     ],
 )

@@ -147,7 +147,7 @@ def readout(result):
     part = {name: format_time(getattr(here, name)[0]) for name in ("compute", "latency", "exposed", "step")}
     wire = format_time(here.communication[0])
     met = f"at N = {result['knee']:,.0f}" if np.isfinite(result["knee"]) else NOWHERE
-    shows = "everywhere" if not result["budget"] else NOWHERE
+    shows = "at every N" if not result["budget"] else NOWHERE
     if np.isfinite(result["shows"]):
         shows = f"from N = {result['shows']:,.0f} on"
     return [
@@ -155,7 +155,7 @@ def readout(result):
         f"{format_bytes(result['sent'])} per step, whatever the batch",
         f"step {part['step']}: compute {part['compute']}, all_reduce {wire} (latency {part['latency']}), "
         f"exposed {part['exposed']} = {format_share(here.exposed[0] / here.step[0])}",
-        f"{setting.mode} scaling; communication passes compute {met}; some of it shows {shows}",
+        f"{setting.mode} scaling; communication passes compute {met}; exposed {shows}",
         f"throughput {here.throughput[0]:.2f} x that of 8 ranks, efficiency "
         f"{format_share(here.efficiency[0])}; {result['tokens']:,} tokens per step on 8 ranks",
     ]

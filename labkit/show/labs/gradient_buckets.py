@@ -3,12 +3,11 @@
 from dataclasses import replace
 
 import numpy as np
-from matplotlib.patches import Patch, PathPatch
-from matplotlib.path import Path
+from matplotlib.patches import Patch
 
 from labkit.course.chapter3_buckets import blocks_of, half_busbw, mebibytes, ring_on
 from labkit.presets import cluster as load_cluster
-from labkit.show import theme, ticks
+from labkit.show import blocks, theme, ticks
 from labkit.show.lab import Lab
 from labkit.show.labels import EndLabels
 from labkit.show.sense import several_ranks
@@ -22,11 +21,7 @@ CAPS = MiB * 2.0 ** np.arange(0, 12.01, 0.5)
 OTHERS = (8, 64, 512)  # the rank counts that are always drawn, beside the chosen one
 HEAD_DIM, VOCABULARY, SEQUENCE = 128, 50257, 2048
 ROWS = {FORWARD: 1.0, BACKWARD: 1.0, TRANSFER: 0.0}
-COLOURS = {
-    FORWARD: theme.COLOURS["context"],
-    BACKWARD: theme.COLOURS["compute"],
-    TRANSFER: theme.COLOURS["communication"],
-}
+COLOURS = {**blocks.COLOURS, TRANSFER: theme.COLOURS["communication"]}
 HEIGHT, SEAM = 0.72, 0.0012  # of a block, in rows and in shares of the step
 LEAST, MOST = 1e-4, 1e2  # seconds on the axis of the curves
 
@@ -92,7 +87,8 @@ def build(figure):
     ticks.scale(below.yaxis, "time", log=10, most=7)
     below.set(xlim=(CAPS[0] / 1.2, CAPS[-1] * 1.2), ylim=(LEAST, MOST), xlabel="bucket size (cap)")
     below.set_title("the step beyond its compute; dots: the best size for each N")
-    hues = [theme.COLOURS[name] for name in ("context", "expert", "optimizer")] + [theme.COLOURS["text"]]
+    # None of the colours above: a curve is no part of the step.
+    hues = [theme.COLOURS[name] for name in ("activations", "expert", "optimizer", "text")]
     lines = [
         below.plot([], [], color=hue, lw=3.0 if i == len(OTHERS) else 1.6, zorder=3 + i // 3)[0]
         for i, hue in enumerate(hues)
@@ -100,8 +96,8 @@ def build(figure):
     dots = [below.plot([], [], "o", color=hue, ms=8, zorder=5)[0] for hue in hues]
     return dict(
         above=above,
-        shapes={kind: _patch(above, COLOURS[kind]) for kind in ROWS},
-        exposed=_patch(above, theme.COLOURS["warning"]),
+        shapes={kind: blocks.patch(above, facecolor=COLOURS[kind]) for kind in ROWS},
+        exposed=blocks.patch(above, facecolor=theme.COLOURS["warning"]),
         says=above.text(1.02, 0.5, "", va="center", transform=above.transAxes, linespacing=1.5),
         lines=lines,
         dots=dots,
@@ -110,19 +106,10 @@ def build(figure):
     )
 
 
-def _patch(ax, colour):
-    """An empty shape for all blocks of one kind: one path draws faster than one for each."""
-    return ax.add_patch(PathPatch(Path(np.zeros((1, 2))), facecolor=colour, linewidth=0, snap=False))
-
-
-def _rectangles(row, start, stop):
+def _row(row, start, stop):
     """One rectangle from each start to its stop, with a seam after those that are long enough for one."""
     stop = stop - np.where(stop - start > 4 * SEAM, SEAM, 0.0)
-    low, high = np.full(start.shape, row - HEIGHT / 2), np.full(start.shape, row + HEIGHT / 2)
-    corners = np.stack([np.stack([start, start, stop, stop], -1), np.stack([low, high, high, low], -1)], -1)
-    codes = np.full(corners.shape[:2], Path.LINETO, dtype=Path.code_type)
-    codes[:, 0] = Path.MOVETO
-    return Path(corners.reshape(-1, 2), codes.ravel())
+    return blocks.rectangles(np.full(start.shape, row), start, stop, HEIGHT)
 
 
 def update(artists, result):
@@ -130,14 +117,14 @@ def update(artists, result):
     t, search = result["timeline"], result["search"]
     for kind, row in ROWS.items():
         chosen = t.kind == kind
-        artists["shapes"][kind].set_path(_rectangles(row, t.start[chosen] / t.span, t.stop[chosen] / t.span))
+        artists["shapes"][kind].set_path(_row(row, t.start[chosen] / t.span, t.stop[chosen] / t.span))
     # Computing is without a gap from 0 on, so that what is sent after its end is exposed.
     computed = t.stop[t.kind != TRANSFER].max()
     sent = (t.kind == TRANSFER) & (t.stop > computed)
     artists["exposed"].set_path(
-        _rectangles(ROWS[TRANSFER], np.maximum(t.start[sent], computed) / t.span, t.stop[sent] / t.span)
+        _row(ROWS[TRANSFER], np.maximum(t.start[sent], computed) / t.span, t.stop[sent] / t.span)
     )
-    artists["says"].set_text(f"{format_time(t.span)}\n{format_share(t.coverage)} hidden")
+    artists["says"].set_text(f"{format_time(t.span)}\n{format_share(t.coverage)}\nhidden")
     added = np.clip(search.seconds - result["compute"], LEAST / 10, MOST * 10)
     for i, (line, dot, n) in enumerate(
         zip(artists["lines"], artists["dots"], (*OTHERS, result["n"]), strict=True)

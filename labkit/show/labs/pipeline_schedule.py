@@ -13,6 +13,7 @@ from labkit.course.chapter3_pipeline import Case, pipeline_case
 from labkit.errors import InputRefused
 from labkit.show import blocks, theme
 from labkit.show.lab import Lab
+from labkit.spec.rule import counted
 from labkit.strategies.pipeline import bubble_share
 from labkit.strategies.timeline import BACKWARD, FORWARD, INPUT_GRADIENT, TRANSFER, WEIGHT_GRADIENT
 from labkit.units import digits, format_share
@@ -230,14 +231,14 @@ def _number(numbers: blocks.Numbers, run, computes, height: float) -> None:
 def readout(case: Case) -> list[str]:
     """What was taken, the step and its bubble in words, and what the ranks hold and send."""
     share, over, rate = case.bubble
-    stage = case.times.forward * case.chunks
+    stage = case.times.forward
     formula = format_share(bubble_share(case.p, case.m, case.chunks))
     parts = "one stage" if case.chunks == 1 else f"{case.chunks} of {case.p * case.chunks} stages"
     return [
-        f"{case.name}: {case.p} ranks with {parts} each, {case.m} micro-batches",
+        f"{case.name}: {case.p} ranks with {parts} each, {counted(case.m, 'micro-batch')}",
         f"taken: {case.taken or 'as asked'}",
-        f"step {digits(case.run.span, 4)} forwards, ideal {digits(case.ideal, 4)}; one forward takes "
-        f"{digits(stage[0])} on the first stage, {digits(stage[-1])} on the last",
+        f"step {digits(case.run.span, 4)} forwards, ideal {digits(case.ideal, 4)}; a stage's forward takes "
+        f"{digits(stage[0])} on the first, {digits(stage[-1])} on the last stage",
         f"bubble: {format_share(share)} of the step = {format_share(over)} over the ideal",
         f"1F1B with equal stages and no transfers: (p-1)/(m v+p-1) = {formula} of the step",
         f"from its own first to its own last block the busiest rank waits {format_share(rate)}",

@@ -11,9 +11,9 @@ from labkit.planner.candidates import Candidate, candidates, choose
 from labkit.planner.stage_memory import layer_on_plan
 from labkit.presets import cluster as load_cluster
 from labkit.presets import model as load_model
-from labkit.show import theme
+from labkit.show import blocks, theme
 from labkit.show.lab import Lab
-from labkit.spec import Cluster, Transformer
+from labkit.spec import Cluster, Plan, Transformer
 from labkit.spec.rule import counted
 from labkit.spec.rules_batch import ENOUGH_MICRO_BATCHES
 from labkit.strategies.pipeline import bubble_share
@@ -108,14 +108,11 @@ def build(figure):
     return dict(
         cells=left.add_collection(PolyCollection([], edgecolor="white", lw=1.5)),
         chosen=left.add_collection(PolyCollection([], lw=2.4, **edge)),
-        words=[
-            left.text(j + 0.5, i + 0.5, "", ha="center", va="center")
-            for i in range(len(TP))
-            for j in range(len(PP))
-        ],
+        words=blocks.Numbers(left, fontsize=11),
         bars=bars,
         says=[right.text(0, i + 0.5, "", va="center", ha="left", fontsize=10) for i in range(len(TP))],
-        title=figure.text(0.02, 0.975, "", ha="left", va="top", fontsize=12, weight="bold"),
+        subject=figure.text(0.02, 0.975, "", ha="left", va="top", fontsize=12, weight="bold"),
+        title=figure.text(0.975, 0.975, "", ha="right", va="top", fontsize=12, weight="bold"),
     )
 
 
@@ -126,31 +123,23 @@ BARS = ((0.0, "states", "optimizer_states"), (0.24, "activations", "activations"
 
 def update(artists, result: Result):
     """Fills the map and the bars."""
-    boxes, colours = [], []
-    for number, text in enumerate(artists["words"]):
-        i, j = divmod(number, len(PP))
-        cut = result.cuts.get((TP[i], PP[j]))
-        kind = result.kind(cut)
-        boxes.append(_box(i, j))
-        colours.append(KINDS[kind])
-        text.set_text(_gigabytes(cut) if kind != "no" else "batch" if cut else "–")
-        text.set_color(theme.COLOURS["muted" if kind == "no" else "text"])
-    artists["cells"].set_verts(boxes)
-    artists["cells"].set_facecolor(colours)
+    row, column = np.divmod(np.arange(len(TP) * len(PP)), len(PP))
+    cuts = [result.cuts.get((TP[i], PP[j])) for i, j in zip(row, column, strict=True)]
+    kinds = [result.kind(cut) for cut in cuts]
+    artists["cells"].set_verts([_box(i, j) for i, j in zip(row, column, strict=True)])
+    artists["cells"].set_facecolor([KINDS[kind] for kind in kinds])
+    words = [_in_cell(cut, kind) for cut, kind in zip(cuts, kinds, strict=True)]
+    colours = [theme.COLOURS["muted" if kind == "no" else "text"] for kind in kinds]
+    artists["words"].set_numbers(row + 0.5, column, column + 1.0, words, colours)
     one = result.chosen
     artists["chosen"].set_verts([_box(TP.index(one.tp), PP.index(one.pp), 0.035)] if one else [])
     for i, tp in enumerate(TP):
         _fill(artists, i, result.leanest.get(tp), result.machine.gpu.memory)
-    artists["title"].set_text(_headline(result))
+    artists["subject"].set_text(_subject(result))
+    artists["title"].set_text(_choice(result))
     rectangles = [bar for bars in artists["bars"].values() for bar in bars]
-    return [
-        artists["cells"],
-        artists["chosen"],
-        *artists["words"],
-        *rectangles,
-        *artists["says"],
-        artists["title"],
-    ]
+    names = ("cells", "chosen", "words", "subject", "title")
+    return [*(artists[name] for name in names), *rectangles, *artists["says"]]
 
 
 def _fill(artists, i, cut: Candidate | None, capacity) -> None:
@@ -176,34 +165,38 @@ def _box(i, j, inset=0.0):
     return [(j + low, i + low), (j + high, i + low), (j + high, i + high), (j + low, i + high)]
 
 
-def _gigabytes(cut: Candidate) -> str:
+def _in_cell(cut: Candidate | None, kind: str) -> str:
+    """Memory in GB, in brackets where stages are thin; or why there is none."""
+    if kind == "no":
+        return "batch" if cut else "–"
     text = digits(cut.memory.total / 1e9)
     return f"({text})" if cut.thin else text
 
 
-def _headline(result: Result) -> str:
-    cards = f"{result.machine.n_gpus} × {result.machine.gpu.name}"
-    words = f"{result.model.name}, {digits(result.model.parameters / 1e9)} B, on {cards}: "
+def _subject(result: Result) -> str:
+    cards = f"{result.machine.n_gpus:,} × {result.machine.gpu.name}"
+    return f"{result.model.name}, {digits(result.model.parameters / 1e9)} B, on {cards}"
+
+
+def _choice(result: Result) -> str:
     one = result.chosen
     if one is None:
-        return words + "no cut will do"
+        return "no cut will do"
     m = one.plan.accumulation
-    return (
-        words
-        + f"TP {one.tp} × PP {one.pp} × DP {one.dp}, m = {m}, bubble {format_share(bubble_share(one.pp, m))}"
-    )
+    return f"TP {one.tp} × PP {one.pp} × DP {one.dp}, m = {m}, bubble {format_share(bubble_share(one.pp, m))}"
 
 
 def readout(result: Result) -> list[str]:
     """The choice, one layer and all layers, the fullest stage, and the batch."""
     shape, capacity = result.model, result.machine.gpu.memory
     micro, whole = result.batch
-    at = {tp: next(one for (t, _), one in result.cuts.items() if t == tp) for tp, _ in result.cuts}
-    kept = ", ".join(
-        f"tp {tp} {format_bytes(shape.layers * layer_on_plan(shape, at[tp].plan))}" for tp in sorted(at)
-    )
+    tp = np.array(sorted({tp for tp, _ in result.cuts}))
+    options = next(iter(result.cuts.values())).options
+    plans = Plan(tp=tp, micro_batch=micro, sequence_parallel=tp > 1, recompute=options["recompute"])
+    of_all = shape.layers * np.asarray(layer_on_plan(shape, plans))
+    kept = ", ".join(f"tp {each} {format_bytes(size)}" for each, size in zip(tp, of_all, strict=True))
     lines = [
-        _headline(result),
+        f"{_subject(result)}: {_choice(result)}",
         f"the first stage keeps a micro-batch of all {shape.layers} layers: {kept}",
     ]
     one = result.chosen or min(result.cuts.values(), key=lambda cut: cut.memory.total)
@@ -215,7 +208,7 @@ def readout(result: Result) -> list[str]:
     )
     wanted = ENOUGH_MICRO_BATCHES * one.pp * one.dp * micro if one.pp > 1 else one.dp * micro
     each = counted(whole / one.dp, "sequence")
-    lines.append(f"a global batch of {whole} gives {each} a replica; this cut asks for at least {wanted}")
+    lines.append(f"a global batch of {whole:,} gives {each} a replica; this cut asks for at least {wanted:,}")
     return lines
 
 

@@ -91,7 +91,7 @@ def update(artists, result: Result):
     artists["cells"].set_verts([_square(at, cell, 0.05) for at in corners])
     artists["cells"].set_facecolor(HUES[group_of % len(HUES)])
     artists["first"].set_verts([_square(at, cell, 0.058) for at in corners[result.groups[0]]])
-    x, y = corners.T + [[0], [cell / 2]]
+    x, y = corners[:, 0], corners[:, 1] + cell / 2
     line = min(LINE, 0.36 * cell)
     artists["ranks"].set_numbers(y + line / 2, x, x + cell, range(grid.ranks))
     artists["groups"].set_numbers(y - line / 2, x, x + cell, [f"g{group}" for group in group_of])
@@ -160,7 +160,7 @@ def readout(result: Result) -> list[str]:
     counts = ", ".join(f"{name} {a} of {b}" for name, (a, b) in result.crossing.items())
     on = len(set(grid.node(result.groups[0]).tolist()))
     return [
-        f"{_product(plan)}; {counted(plan.model_ranks, 'rank')} hold the model",
+        f"{_product(plan)}; a replica takes {counted(plan.model_ranks, 'rank')}",
         f"groups across nodes of {grid.per_node} GPUs: {counts}",
         f"the {result.dimension} group of rank 0: {named}, on {counted(on, 'node')} of {grid.nodes}",
     ]

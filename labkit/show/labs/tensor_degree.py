@@ -119,15 +119,16 @@ def readout(result):
         crossing = f"the domain of {machine.domain} GPUs holds every degree shown: nothing crosses"
     else:
         crossing = (
-            f"over two domains, {ports} x {format_rate(machine.inter.bandwidth)} a host: 4 all_reduces "
-            f"{format_time(times.communication[at + 1])}, a sample {cost[at + 1] / cost[at]:.1f}x"
+            f"t = {DEGREES[at + 1]}, over two nodes, {ports} x {format_rate(machine.inter.bandwidth)} each: "
+            f"4 all_reduces {format_time(times.communication[at + 1])}, a sample costs "
+            f"{cost[at + 1] / cost[at]:.1f}x"
         )
     bad = DEGREES[~result["legal"]]
     illegal = ", ".join(map(str, bad)) if bad.size else "none of these"
     return [
         f"{machine.name}, {of.name}, all_reduces of {format_bytes(result['work'].activation_bytes)}; "
         f"t = {DEGREES[inside]}: compute {format_time(times.compute[inside])}, all_reduces "
-        f"{format_share(share)}",
+        f"{format_share(share)} of both",
         crossing,
         f"cards x seconds per sample by t (t = 1 as 1): {each}",
         f"not legal with {of.heads} heads, {of.kv_heads} kv heads, ffn {of.ffn:,}: {illegal}",

@@ -52,9 +52,9 @@ def build(figure):
         ax.set(xlim=(TOKENS[0], 1.2 * TOKENS[-1]), xlabel="tokens in a micro-batch")
         ticks.scale(ax.xaxis, "number", log=2, most=5)
     ticks.scale(left.yaxis, "time", log=10, most=6)
-    left.set(ylim=(1e-3, 1e4), title="one step of 4 Mi tokens")
+    left.set(ylim=(1e-3, 4e4), title="one step of 4 Mi tokens")
     ticks.scale(right.yaxis, "share")
-    right.set(ylim=(0, 1), title="share of the step")
+    right.set(ylim=(0, 1.03), title="share of the step")
     colours = {"compute": "compute", "bytes": "bandwidth", "latency": "latency"}
     lines = [left.plot([], [], color=theme.COLOURS[c], label=name)[0] for name, c in colours.items()]
     shares = [

@@ -3,8 +3,7 @@
 The simulation knows neither; tests hold them equal.
 """
 
-import numpy as np
-
+from labkit.strategies.checks import counts
 from labkit.units import plain
 
 
@@ -16,7 +15,7 @@ def bubble_share(p, m, v=1):
     >>> round(bubble_share(4, 16), 4), round(bubble_share(4, 16, 2), 4)
     (0.1579, 0.0857)
     """
-    p, m, v = (np.asarray(number) for number in (p, m, v))
+    p, m, v = _counts(p, m, v)
     return plain((p - 1) / (m * v + p - 1))
 
 
@@ -28,5 +27,10 @@ def bubble_over_ideal(p, m, v=1):
     >>> bubble_over_ideal(4, 16), bubble_over_ideal(4, 16, 2)
     (0.1875, 0.09375)
     """
-    p, m, v = (np.asarray(number) for number in (p, m, v))
+    p, m, v = _counts(p, m, v)
     return plain((p - 1) / (m * v))
+
+
+def _counts(p, m, v) -> list:
+    names = "the number of pipeline ranks", "the number of micro-batches", "the number of chunks per rank"
+    return [counts(number, name) for number, name in zip((p, m, v), names, strict=True)]

@@ -3,12 +3,13 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from labkit.errors import InputRefused
+from labkit.spec.checks import noun, one_of
 from labkit.strategies.pipeline.classic import gpipe, interleaved, one_f_one_b
-from labkit.strategies.pipeline.memory_bounded import greedy, zb_v
-from labkit.strategies.pipeline.order import Order
+from labkit.strategies.pipeline.memory_bounded import greedy
+from labkit.strategies.pipeline.order import Order, check_counts
 from labkit.strategies.pipeline.times import StageTimes
 from labkit.strategies.pipeline.zero_bubble import zb_h1, zb_h2
+from labkit.strategies.pipeline.zero_bubble_v import zb_v
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,7 @@ def schedule(name: str, p: int, m: int, v: int, times: StageTimes) -> Order:
     >>> simulate(schedule("ZB-H1", 4, 16, 1, times), *times).span
     51.0
     """
-    if name not in SCHEDULES:
-        raise InputRefused(f"there is no schedule {name!r}; use one of {', '.join(SCHEDULES)}")
+    name = one_of(tuple(SCHEDULES), name, "the schedule").item()
+    check_counts(p, m, v)
+    noun(times, StageTimes, "the times of the stages")
     return SCHEDULES[name].make(p, m, v, times)

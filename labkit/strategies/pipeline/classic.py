@@ -1,6 +1,7 @@
 """The schedules that run a backward as one block: GPipe, 1F1B and interleaved 1F1B."""
 
 from labkit.errors import InputRefused
+from labkit.spec.checks import whole
 from labkit.strategies.pipeline.order import Order, check_counts
 from labkit.strategies.timeline import BACKWARD, FORWARD
 
@@ -13,7 +14,7 @@ def gpipe(p: int, m: int) -> Order:
     >>> gpipe(2, 2)[0]
     [('forward', 0, 0), ('forward', 1, 0), ('backward', 1, 0), ('backward', 0, 0)]
     """
-    check_counts(p, m)
+    p, m, _ = check_counts(p, m)
     return [
         [(FORWARD, k, i) for k in range(m)] + [(BACKWARD, k, i) for k in reversed(range(m))] for i in range(p)
     ]
@@ -31,11 +32,8 @@ def one_f_one_b(p: int, m: int, warmup: int = 1) -> Order:
     >>> one_f_one_b(2, 2)[1]
     [('forward', 0, 1), ('backward', 0, 1), ('forward', 1, 1), ('backward', 1, 1)]
     """
-    check_counts(p, m)
-    if warmup < 0:
-        raise InputRefused(
-            f"the warm-up factor is {warmup}; use 1 (plain), 2 (doubled) or any other from 0 on"
-        )
+    p, m, _ = check_counts(p, m)
+    warmup = whole(warmup, "the warm-up factor", least=0)
     order = []
     for i in range(p):
         forwards = [(FORWARD, k, i) for k in range(m)]
@@ -55,7 +53,7 @@ def interleaved(p: int, m: int, v: int) -> Order:
     >>> [f"{kind[0]}{k}{'ab'[stage // 2]}" for kind, k, stage in interleaved(2, 2, 2)[1]]
     ['f0a', 'f1a', 'f0b', 'b0b', 'f1b', 'b1b', 'b0a', 'b1a']
     """
-    check_counts(p, m, v)
+    p, m, v = check_counts(p, m, v)
     if v == 1:
         return one_f_one_b(p, m)
     if m % p:

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from labkit.errors import InputRefused
+from labkit.strategies.checks import share
 from labkit.strategies.pipeline.order import Order, coded
 from labkit.strategies.timeline import BACKWARD, FORWARD, INPUT_GRADIENT, WEIGHT_GRADIENT
 
@@ -23,16 +23,16 @@ def peak_in_flight(order: Order, kept: float = 1.0) -> np.ndarray:
     >>> peak_in_flight(interleaved(4, 16, 2)).tolist(), peak_in_flight(zb_h1(4, 16)).tolist()
     ([5.5, 4.5, 3.5, 2.5], [4.0, 4.0, 4.0, 4.0])
     """
-    change = change_of(kept)
-    stages = 1 + max(stage for rank in order for _, _, stage in rank)
-    most = [np.cumsum([change[kind] for kind, _, _ in rank]).max() for rank in order]
-    return np.array(most) * len(order) / stages
+    numbers, change = coded(order), change_of(kept)
+    of_kind = np.array([change[kind] for kind in numbers.kinds])
+    per_kind = numbers.stages * numbers.m  # codes
+    most = [np.cumsum(of_kind[np.array(rank) // per_kind]).max() for rank in numbers.codes]
+    return np.array(most) * numbers.p / numbers.stages
 
 
 def change_of(kept: float) -> dict[str, float]:
     """By how many stage activations an operation of each kind changes what its rank holds."""
-    if not 0 <= kept <= 1:
-        raise InputRefused(f"the share kept for the weight gradient is {kept}; use 0 to 1")
+    kept = share(kept, "the share kept for the weight gradient")
     return {FORWARD: 1.0, BACKWARD: -1.0, INPUT_GRADIENT: kept - 1, WEIGHT_GRADIENT: -kept}
 
 

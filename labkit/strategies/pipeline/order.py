@@ -10,6 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from labkit.errors import InputRefused
+from labkit.spec.checks import whole
+from labkit.strategies.pipeline.times import LONGEST
 from labkit.strategies.timeline import BACKWARD, FORWARD, INPUT_GRADIENT, WEIGHT_GRADIENT
 
 Operation = tuple[str, int, int]
@@ -52,12 +54,11 @@ class Coded:
 def coded(order: Order) -> Coded:
     """The order as numbers, once it is complete.
 
-    Refused: an order that is empty, knows other kinds of operations, mixes whole and split backwards, gives
-    one stage to two ranks, ranks of different numbers of stages, or misses or repeats an operation.
+    Refused: an order that is empty or of another form, knows other kinds of operations, mixes whole and split
+    backwards, gives one stage to two ranks, ranks of different numbers of stages, or misses or repeats an
+    operation.
     """
-    if not order or not all(order):
-        raise InputRefused("the order is empty for some rank; give a list of operations for each rank")
-    columns = [tuple(zip(*rank, strict=True)) for rank in order]
+    columns = _columns(order)
     found = set().union(*(kind for kind, _, _ in columns))
     kinds = SPLIT if found & {INPUT_GRADIENT, WEIGHT_GRADIENT} else WHOLE
     if found - set(kinds):
@@ -78,6 +79,21 @@ def coded(order: Order) -> Coded:
     result = Coded(kinds, m, rank_of, codes)
     _check_each_once(result)
     return result
+
+
+def _columns(order: Order) -> list[tuple]:
+    """Kinds, micro-batches and stages of each rank's operations."""
+    try:
+        columns = [tuple(zip(*rank, strict=True)) for rank in order]
+        numbers = [number for _, k, stage in columns for number in {*k, *stage}]
+    except (TypeError, ValueError):
+        columns, numbers = [], []
+    if not numbers or not all(isinstance(number, int | np.integer) for number in numbers):
+        raise InputRefused(
+            "the order is empty for some rank or of another form; give each rank a list of operations "
+            "(kind, micro-batch, stage)"
+        )
+    return columns
 
 
 def _ranks_of_stages(owned: list[set[int]]) -> list[int]:
@@ -112,8 +128,13 @@ def _check_each_once(result: Coded) -> None:
         )
 
 
-def check_counts(p: int, m: int, v: int = 1) -> None:
-    """Refuses counts of ranks, micro-batches and chunks that are not whole or below 1."""
-    for count, what in ((p, "stages"), (m, "micro-batches"), (v, "chunks per rank")):
-        if count != int(count) or count < 1:
-            raise InputRefused(f"a pipeline cannot have {count} {what}; use a whole number from 1 up")
+def check_counts(p: int, m: int, v: int = 1) -> tuple[int, int, int]:
+    """Counts of ranks, micro-batches and chunks as integers; refused when not whole, below 1 or too many."""
+    p, m = whole(p, "the number of pipeline ranks"), whole(m, "the number of micro-batches")
+    v = whole(v, "the number of chunks per rank")
+    if p * m * v > LONGEST:
+        raise InputRefused(
+            f"{p} ranks x {m} micro-batches x {v} chunks make an order of {p * m * v:,} forwards; "
+            f"use up to {LONGEST:,}"
+        )
+    return p, m, v

@@ -4,7 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from labkit.spec.checks import whole
+from labkit.strategies.checks import places
 from labkit.strategies.pipeline.counts import change_of
+from labkit.strategies.pipeline.times import LONGEST
 from labkit.strategies.timeline import FORWARD, TRANSFER, Timeline
 
 
@@ -23,7 +26,7 @@ class Run(Timeline):
     def __post_init__(self):
         """The columns of a timeline, and one more."""
         super().__post_init__()
-        object.__setattr__(self, "stage", np.asarray(self.stage, dtype=int))
+        object.__setattr__(self, "stage", places(self.stage, "the stages", self.lane.size, LONGEST))
 
     @property
     def stages(self) -> int:
@@ -82,6 +85,7 @@ class Run(Timeline):
         >>> when.tolist(), held.tolist()
         ([0.0, 1.0, 6.0, 9.0], [1.0, 2.0, 1.0, 0.0])
         """
+        rank = whole(rank, "the rank", least=0, most=self.lanes - 1)
         change = np.zeros(self.kind.size)
         for kind, activations in change_of(kept).items():
             change[self.kind == kind] = activations

@@ -30,14 +30,14 @@ def simulate(order: Order, forward, backward, transfer=0.0, weight_gradient=None
     """
     numbers = coded(order)
     times = stage_times(numbers.stages, forward, backward, transfer, weight_gradient)
-    seconds = _seconds_of_groups(numbers, times)
-    route = _route(numbers, times)
+    seconds = groups_of(numbers, times)
+    route = route_of(numbers, times)
     start = np.array(_starts(numbers, seconds, route))
     stop = start + np.repeat(seconds, numbers.m)
     return _as_run(numbers, start, stop, route)
 
 
-def _seconds_of_groups(numbers: Coded, times: StageTimes) -> list[float]:
+def groups_of(numbers: Coded, times: StageTimes) -> list[float]:
     """Seconds of one operation, for each kind and stage in turn (a *group* of m operations)."""
     if numbers.kinds == SPLIT:
         parts = (times.forward, times.backward - times.weight_gradient, times.weight_gradient)
@@ -62,7 +62,7 @@ class Route:
     weight: list[int]
 
 
-def _route(numbers: Coded, times: StageTimes) -> Route:
+def route_of(numbers: Coded, times: StageTimes) -> Route:
     """The route of an order's groups."""
     n, m, rank_of = numbers.stages, numbers.m, numbers.rank_of
     others = [None] * n * (len(numbers.kinds) - 2)

@@ -5,6 +5,10 @@ from typing import NamedTuple
 import numpy as np
 
 from labkit.errors import InputRefused
+from labkit.spec.checks import whole
+from labkit.strategies.checks import flag, numbers
+
+LONGEST = 10**6  # stages, or forwards of an order, which take some seconds to simulate
 
 
 class StageTimes(NamedTuple):
@@ -47,6 +51,7 @@ def stage_times(
     >>> stage_times(4, 1, 2, head=0.5, spread=True).backward.tolist()
     [2.25, 2.25, 2.25, 2.25]
     """
+    stages = whole(stages, "the number of stages", most=LONGEST)
     forward = _times(forward, stages, "forward", "stage")
     backward = _times(backward, stages, "backward", "stage")
     transfer = _times(transfer, stages - 1, "transfer", "boundary", zero_allowed=True)
@@ -59,6 +64,7 @@ def stage_times(
     vocabulary = np.zeros(stages)
     vocabulary[0] += _times(embedding, 1, "embedding", "model", zero_allowed=True)[0]
     vocabulary[-1] += _times(head, 1, "head", "model", zero_allowed=True)[0]
+    flag(spread, "spread")
     if spread:
         vocabulary[:] = vocabulary.sum() / stages
     return StageTimes(forward + vocabulary, backward + 2 * vocabulary, transfer, weight + vocabulary)
@@ -66,12 +72,11 @@ def stage_times(
 
 def _times(value, count: int, name: str, per: str, zero_allowed: bool = False) -> np.ndarray:
     """``value`` as one float for each of ``count`` stages or boundaries."""
-    times = np.asarray(value, dtype=float)
+    if not count and np.size(value) == 0:
+        return np.zeros(0)
+    times = numbers(value, f"the {name} time", zero=zero_allowed)
     if times.shape not in ((), (count,)):
         raise InputRefused(
             f"{name} times have the shape {times.shape}; give one value or one per {per}, shape ({count},)"
         )
-    if not np.all(np.isfinite(times) & ((times >= 0) if zero_allowed else (times > 0))):
-        bound = "zero or more" if zero_allowed else "above zero"
-        raise InputRefused(f"{name} times must be finite and {bound}, in seconds; got {value}")
     return np.broadcast_to(times, (count,))

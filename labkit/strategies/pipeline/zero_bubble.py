@@ -16,7 +16,7 @@ def zb_h1(p: int, m: int) -> Order:
     >>> " ".join(f"{kind[0]}{k}" for kind, k, _ in zb_h1(2, 3)[1])
     'f0 i0 f1 i1 w0 f2 i2 w1 w2'
     """
-    check_counts(p, m)
+    p, m, _ = check_counts(p, m)
     return [_put_off(i, m, ahead=p - 1 - i, put_off=i) for i in range(p)]
 
 
@@ -30,7 +30,7 @@ def zb_h2(p: int, m: int) -> Order:
     >>> " ".join(f"{kind[0]}{k}" for kind, k, _ in zb_h2(2, 4)[0])
     'f0 f1 f2 i0 w0 f3 i1 w1 i2 w2 i3 w3'
     """
-    check_counts(p, m)
+    p, m, _ = check_counts(p, m)
     return [_put_off(i, m, ahead=2 * (p - 1 - i), put_off=2 * i) for i in range(p)]
 
 

@@ -157,7 +157,7 @@ def test_a_picture_is_drawn(name, setting):
         ("rank_grid", {"tp": 8, "pp": 8, "dp": 8}, "too many"),
         ("pipeline_schedule", {"v": 5}, "up to 4 chunks"),
         ("pipeline_schedule", {"schedule": "2F2B"}, "no schedule '2F2B'; use one of GPipe, 1F1B"),
-        ("pipeline_schedule", {"m": 0}, "0 micro-batches"),
+        ("pipeline_schedule", {"m": 0}, "micro-batches is 0"),
         ("ring_walk", {"n": 1}, "at least 2"),
         ("trace_rounds", {"n": 1}, "at least 2"),
         ("trace_rounds", {"n": 7, "what": "all_reduce/hierarchical"}, "whole domains"),

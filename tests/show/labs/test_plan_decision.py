@@ -20,7 +20,7 @@ def test_it_frames_the_plan_of_the_decision(id, batch):
 
 def test_cells_have_the_memory_and_the_colour_of_their_cut(drawn):
     artists, result = drawn("plan_decision", model="llama2-70b")
-    words = [text.get_text() for text in artists["words"]]
+    words = artists["words"].texts
     colours = artists["cells"].get_facecolor()
     for number, word in enumerate(words):
         cut = result.cuts.get((TP[number // len(PP)], PP[number % len(PP)]))
@@ -50,7 +50,7 @@ def test_where_nothing_fits_the_map_stays_and_says_so(drawn):
 
 def test_a_batch_too_small_for_the_replicas_is_said_in_the_cells(drawn):
     artists, _ = drawn("plan_decision", model="llama2-7b", cluster="b200", nodes=64, global_batch=64)
-    assert artists["words"][0].get_text() == "batch"
+    assert artists["words"].texts[0] == "batch"
 
 
 def test_the_clusters_offered_have_nodes_of_at_most_eight_cards():

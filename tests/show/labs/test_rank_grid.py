@@ -19,7 +19,7 @@ def words(numbers):
 
 def test_the_guides_64_cards():
     lines = facts()
-    assert "tp 8 × cp 1 × pp 4 × dp 2 = 64 ranks" in lines[0] and "32 ranks hold the model" in lines[0]
+    assert "tp 8 × cp 1 × pp 4 × dp 2 = 64 ranks" in lines[0] and "a replica takes 32 ranks" in lines[0]
     assert "tp 0 of 8" in lines[1] and "dp 32 of 32" in lines[1] and "pp 16 of 16" in lines[1]
     assert lines[2] == "the dp group of rank 0: 0, 8, on 2 nodes of 8"
 

@@ -56,11 +56,11 @@ def test_incomplete_orders_are_refused(order, words):
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: gpipe(0, 4), "0 stages"),
-        (lambda: one_f_one_b(4, 0), "0 micro-batches"),
-        (lambda: one_f_one_b(2.5, 4), r"2\.5 stages"),
+        (lambda: gpipe(0, 4), "pipeline ranks is 0"),
+        (lambda: one_f_one_b(4, 0), "micro-batches is 0"),
+        (lambda: one_f_one_b(2.5, 4), r"pipeline ranks is 2\.5"),
         (lambda: one_f_one_b(4, 4, warmup=-1), "warm-up factor is -1"),
-        (lambda: schedule("2F2B", 2, 2, 1, stage_times(2)), "no schedule '2F2B'; use one of GPipe, 1F1B"),
+        (lambda: schedule("2F2B", 2, 2, 1, stage_times(2)), "the schedule is .2F2B.; use GPipe, 1F1B"),
     ],
 )
 def test_refused(call, words):
@@ -119,7 +119,7 @@ def test_the_head_on_the_last_of_even_stages(vocabulary, even, moved):
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: stage_times(2, head=-1), "head times must be finite and zero or more"),
+        (lambda: stage_times(2, head=-1), "head time is -1; give a number from 0 up"),
         (lambda: stage_times(2, embedding=[1, 2]), r"embedding times have the shape \(2,\)"),
         (lambda: stage_times(2, 1, 2, weight_gradient=[1, 2]), "must take less"),
     ],

@@ -106,10 +106,10 @@ def test_the_refusal_names_all_that_wait():
     ("call", "words"),
     [
         (lambda: simulate(gpipe(2, 2), [1, 1, 1], 1), r"one per stage, shape \(2,\)"),
-        (lambda: simulate(gpipe(2, 2), 1, 0), "backward times must be finite and above zero"),
+        (lambda: simulate(gpipe(2, 2), 1, 0), "backward time is 0; give a number above 0"),
         (lambda: simulate(gpipe(2, 2), 1, 1, [1, 1]), r"one per boundary, shape \(1,\)"),
-        (lambda: simulate(gpipe(2, 2), 1, 1, -1), "transfer times must be finite and zero or more"),
-        (lambda: simulate(gpipe(2, 2), float("inf"), 1), "forward times"),
+        (lambda: simulate(gpipe(2, 2), 1, 1, -1), "transfer time is -1; give a number from 0 up"),
+        (lambda: simulate(gpipe(2, 2), float("inf"), 1), "forward time is inf"),
         (lambda: simulate(zb_h1(2, 2), 1, 2, weight_gradient=2), "must take less"),
         (lambda: simulate([[(BACKWARD, 0, 0), (FORWARD, 0, 0)]], 1, 1), "for ever: rank 0 at backward 0"),
     ],

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from labkit.errors import InputRefused
-from labkit.planner.stages import pipeline_times
+from labkit.planner.stage_times import pipeline_times
 from labkit.spec import Cluster, Gpu, Link
 from labkit.spec.transformer import Transformer
 
@@ -62,13 +62,13 @@ def test_a_boundary_takes_the_fast_link_inside_a_domain_and_a_port_across():
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"p": 0}, "cannot have 0 stages"),
+        ({"p": 0}, "pipeline ranks is 0"),
         ({"p": 3}, "16 layers do not divide evenly into 3 stages; give the layers of each"),
         ({"layers": [4, 4, 4, 3]}, "4 stages share 16 layers"),
         ({"layers": [8, 8]}, "give one count per stage"),
         ({"layers": [9, 9, -1, -1]}, "4 stages share 16 layers"),
-        ({"head": "first"}, "cannot sit 'first'; use last, spread, none"),
-        ({"precision": "fp8"}, "no peak for fp8"),
+        ({"head": "first"}, "where the head sits is 'first'; use last, spread or none"),
+        ({"precision": "fp8"}, "no peak for 'fp8'; use one of"),
     ],
 )
 def test_refused(settings, words):

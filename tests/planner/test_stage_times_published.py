@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from labkit.planner.stages import pipeline_times
+from labkit.planner.stage_times import pipeline_times
 from labkit.presets import cluster
 from labkit.spec.transformer import Transformer
 from labkit.strategies.pipeline import interleaved, simulate

@@ -1,0 +1,138 @@
+"""Numbers, choices and nouns as they are given: checked once, refused in one sentence that names them."""
+
+from numbers import Real
+
+import numpy as np
+
+from labkit.errors import InputRefused
+from labkit.units import plain
+
+LARGEST = 10**9
+
+
+def whole(value, what: str, least: int = 1, most: int = LARGEST, arrays: bool = False):
+    """``value`` as an int, or as an array of int64 where ``arrays`` are taken; ``what`` names it.
+
+    Refused, in one sentence: what is not a number (text, a list, None, yes or no), has a fraction, is below
+    ``least`` or above ``most``.
+
+    >>> whole(8.0, "tp"), whole(np.int32(4), "pp")
+    (8, 4)
+    """
+    array = isinstance(value, np.ndarray) and value.dtype.kind in "iuf" and (arrays or value.ndim == 0)
+    number = isinstance(value, Real | np.number) and not isinstance(value, bool)
+    # A comparison with NaN is false; a whole number too long for a float is compared as it is.
+    some = number or (array and value.size > 0)
+    if some and np.all((value >= least) & (value <= most)) and np.all(value % 1 == 0):
+        return plain(np.asarray(value).astype(np.int64))
+    many = ", or a NumPy array of them," if arrays and isinstance(value, list) else ""
+    bound = "up" if most == LARGEST and not (number and value > most) else f"to {most:,}"
+    raise InputRefused(f"{what} is {shown(value)}; give a whole number{many} from {least} {bound}")
+
+
+def amount(value, what: str, *, zero: bool = False, endless: bool = False) -> np.ndarray:
+    """The number, or the array of numbers, as floats; ``what`` names it.
+
+    Refused, in one sentence: what is no number (text, a list, None, yes or no), not above 0 (below 0 where
+    ``zero`` is allowed), NaN, and without end unless ``endless``.
+
+    >>> amount(np.array([1, 2.5]), "a share").tolist(), amount(0, "bytes", zero=True).tolist()
+    ([1.0, 2.5], 0.0)
+    """
+    array = floats(np.nan if isinstance(value, list | tuple) else value)
+    good = (array >= 0 if zero else array > 0) & (endless | np.isfinite(array))
+    if not good.all():
+        many = ", or a NumPy array of them," if isinstance(value, list) else ""
+        bound = "from 0 up" if zero else "above 0"
+        raise InputRefused(f"{what} is {shown(value)}; give a number{many} {bound}")
+    return array
+
+
+def floats(value) -> np.ndarray:
+    """A number, or numbers in a list or array, as floats; one NaN for what is neither.
+
+    >>> floats([1, 2]).tolist(), floats("8").tolist(), floats(True).tolist()
+    ([1.0, 2.0], nan, nan)
+    """
+    try:
+        if isinstance(value, Real) and not isinstance(value, bool):  # whole numbers of any length
+            return np.asarray(float(value))
+        array = np.asarray(value)
+    except (TypeError, ValueError, OverflowError):
+        return np.asarray(np.nan)
+    return array.astype(float) if array.dtype.kind in "iuf" and array.size else np.asarray(np.nan)
+
+
+def one_of(allowed: tuple, value, what: str, arrays: bool = True) -> np.ndarray:
+    """The value, or an array of them where ``arrays`` are taken: allowed texts, numbers or truth values.
+
+    >>> one_of(("ring", "tree"), "ring", "the algorithm").item()
+    'ring'
+    """
+    single = isinstance(value, str | int | np.generic | np.ndarray)
+    same_kind = single and np.asarray(value).dtype.kind == np.asarray(allowed).dtype.kind
+    fits = same_kind and np.size(value) and (arrays or np.ndim(value) == 0)
+    if not (fits and np.all(np.isin(value, allowed))):
+        *others, last = map(str, allowed)
+        raise InputRefused(f"{what} is {shown(value)}; use {', '.join(others)} or {last}")
+    return np.asarray(value)
+
+
+def label(value, what: str) -> str:
+    """The value, where it is one line of 1 to 100 characters: what a sentence can call something.
+
+    >>> label("llama2-7b", "the name of a model")
+    'llama2-7b'
+    """
+    if not (isinstance(value, str) and value.isprintable() and 0 < len(value) <= 100):
+        raise InputRefused(f"{what} is {shown(value)}; give one line of 1 to 100 characters")
+    return value
+
+
+def broadcasting(shapes: dict[str, tuple[int, ...]], what: str) -> None:
+    """Refuses shapes of the arrays in ``what`` that do not broadcast."""
+    try:
+        np.broadcast_shapes(*shapes.values())
+    except ValueError:
+        many = ", ".join(f"{name} {shape}" for name, shape in shapes.items() if shape)
+        raise InputRefused(f"arrays of {what} must broadcast, not {many}; reshape them") from None
+
+
+# Where a noun comes from, as a refusal says it.
+_AS = {
+    "Transformer": "labkit.model('llama2-7b') returns",
+    "Cluster": "labkit.cluster('h100') returns",
+    "Gpu": "labkit.cluster('h100').gpu is",
+    "Link": "labkit.cluster('h100').intra is",
+    "Plan": "labkit.Plan(tp=8, dp=4) is",
+}
+
+
+def noun(value, kind: type, what: str) -> None:
+    """Refuses what is not of the kind of noun that is wanted.
+
+    >>> noun("h100", dict, "the table")
+    Traceback (most recent call last):
+    ...
+    labkit.errors.InputRefused: the table is 'h100'; give a dict
+    """
+    if not isinstance(value, kind):
+        like = f", as {_AS[kind.__name__]}" if kind.__name__ in _AS else ""
+        raise InputRefused(f"{what} is {shown(value)}; give a {kind.__name__}{like}")
+
+
+def shown(value) -> str:
+    """A value in a refusal, on one short line: numbers and text as Python writes them, else its type.
+
+    >>> shown("8"), shown([8]), shown(10**50)
+    ("'8'", 'of type list', 'a number of more than 40 digits')
+    """
+    if isinstance(value, np.ndarray) and value.ndim:
+        return f"an array of {value.size} values, not all of which fit"
+    value = value.item() if isinstance(value, np.ndarray) else value
+    if isinstance(value, int) and abs(value) >= 10**40:
+        return "a number of more than 40 digits"
+    if not isinstance(value, str | Real | np.number | None):
+        return f"of type {type(value).__name__}"
+    text = str(value) if isinstance(value, np.number) else repr(value)
+    return text if len(text) <= 40 else text[:37] + "..."
