@@ -112,12 +112,11 @@ def layer_activation_bytes(
     >>> [layer_activation_bytes(2048, 4, 5120, 40, 8, sp, "selective") / units for sp in (False, True)]
     [13.0, 4.25]
     """
-    given = {"sequence": sequence, "micro_batch": micro_batch, "hidden": hidden, "heads": heads}
-    sequence, micro_batch, hidden, heads = (
-        amount(number, f"{name} of a layer") for name, number in given.items()
-    )
+    sequence, micro_batch = amount(sequence, "the sequence"), amount(micro_batch, "the micro-batch")
+    hidden, heads = amount(hidden, "hidden of a layer"), amount(heads, "heads of a layer")
     tp, recompute = check_count(tp, "the tensor-parallel degree"), one_of(RECOMPUTE, recompute, "recompute")
-    around = np.where(one_of((False, True), sequence_parallel, "sequence_parallel"), tp, 1.0)
+    sequence_parallel = one_of((False, True), sequence_parallel, "sequence_parallel")
+    around = np.where(sequence_parallel, tp, 1.0)
     scores = np.where(recompute == "none", 5 * heads * sequence / (hidden * tp), 0.0)
     units = np.where(recompute == "full", 2 / around, _AROUND / around + _INSIDE / tp + scores)
     return plain(sequence * micro_batch * hidden * units)

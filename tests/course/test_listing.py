@@ -5,7 +5,7 @@ import ast
 import pytest
 
 from labkit.collectives import cost
-from labkit.course.listing import is_refusal, source
+from labkit.course.listing import is_check, is_refusal, source
 from labkit.planner import traffic
 
 
@@ -61,6 +61,41 @@ def test_what_refuses_bad_input_goes_and_other_branches_stay():
     assert "too small" in source(refusing, body_only=False).text
 
 
+def checking(n, size, way="ring"):
+    """Half of a message."""
+    float(size)
+    n, size = int(n), abs(size)
+    half = size / 2
+    size = round(half)
+    if way == "tree":
+        words = "no tree"
+        raise ValueError(words)
+    return n * size
+
+
+def test_what_passes_arguments_through_a_check_goes_only_at_the_start():
+    assert source(checking).text == (
+        'def checking(n, size, way="ring"):\n    half = size / 2\n    size = round(half)\n    return n * size'
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "is_one"),
+    [
+        ("n = whole(n, 'n', 1)", True),
+        ("n, m = (whole(v, 'a number', 1) for v in (n, m))", True),
+        ("noun(n, int)", True),
+        ("half = whole(n, 'n', 1)", False),
+        ("n = 2", False),
+        ("n = n + 1", False),
+        ("n = whole(2, 'two', 1)", False),
+        ("print('n')", False),
+    ],
+)
+def test_a_check_gives_an_argument_back(line, is_one):
+    assert is_check(ast.parse(line).body[0], {"n", "m"}) == is_one
+
+
 def test_the_docstring_can_be_asked_for():
     assert source(plain, body_only=False).text == (
         'def plain(n, size):\n    """One line of words."""\n    half = size / 2\n    return n * half'
@@ -71,8 +106,14 @@ def test_the_docstring_can_be_asked_for():
 def test_what_is_shown_of_labkit_is_the_program_less_its_docstring(function):
     whole, shown = (ast.parse(source(function, body_only=only).text).body[0] for only in (False, True))
     assert ast.get_docstring(whole) and not ast.get_docstring(shown)
-    kept = [line for line in whole.body[1:] if not is_refusal(line)]
-    assert [ast.dump(line) for line in shown.body] == [ast.dump(line) for line in kept]
+    kept = [ast.dump(line) for line in whole.body[1:] if not is_refusal(line)]
+    seen = [ast.dump(line) for line in shown.body]
+    assert seen == kept[len(kept) - len(seen) :]
+    assert all(
+        is_check(line, {a.arg for a in whole.args.args})
+        for line in whole.body[1:]
+        if ast.dump(line) not in seen and not is_refusal(line)
+    )
     assert ast.dump(shown.args) == ast.dump(whole.args)
 
 
