@@ -13,7 +13,6 @@ from labkit.presets import cluster, published
 from labkit.spec import Transformer
 from labkit.strategies.pipeline import (
     SCHEDULES,
-    Order,
     Run,
     StageTimes,
     bubble_over_ideal,
@@ -27,7 +26,7 @@ from labkit.strategies.pipeline import (
     simulate,
     stage_times,
 )
-from labkit.strategies.pipeline.order import check_counts
+from labkit.strategies.pipeline.order import check_counts, coded
 from labkit.units import digits, format_share
 
 # What a reader picks; with v above 1, 1F1B is interleaved.
@@ -63,7 +62,6 @@ class Case:
     head: float
     spread: bool
     times: StageTimes
-    order: Order
     run: Run
     peak: np.ndarray
     crossings: int
@@ -99,16 +97,14 @@ def pipeline_case(
     chunks = SCHEDULES[name].chunks(v)
     used = max(1, (2 * m + p) // (2 * p)) * p if name == "interleaved 1F1B" else m
     times = stage_times(p * chunks, 1 / chunks, backward / chunks, transfer, head=head, spread=spread)
-    order = schedule(name, p, used, chunks, times)
+    order = coded(schedule(name, p, used, chunks, times))
     run = simulate(order, *times)
     busy = run.busy
     idle, work = float((run.span - busy).sum()), float(busy.sum())
     bubble = Bubble(idle / (idle + work), idle / work, run.bubble_rate)
     crossings = int(sends(order)[:, 0].sum())
     peak = peak_in_flight(order)
-    return Case(
-        name, p, used, chunks, (m, v), head, spread, times, order, run, peak, crossings, work / p, bubble
-    )
+    return Case(name, p, used, chunks, (m, v), head, spread, times, run, peak, crossings, work / p, bubble)
 
 
 def simulated_bubbles(p: int, m: int) -> set[str]:

@@ -8,7 +8,7 @@ from labkit.errors import InputRefused
 from labkit.planner.stage_memory import StageMemory, peak_memory
 from labkit.spec import Cluster, Plan, Transformer
 from labkit.spec.checks import amount, noun, whole
-from labkit.spec.rule import IMPOSSIBLE, divisors
+from labkit.spec.rule import IMPOSSIBLE, divisors, listed
 from labkit.spec.rules import RULES, check_nouns
 from labkit.units import format_bytes
 
@@ -147,8 +147,7 @@ def choose(model: Transformer, cluster: Cluster, tried: list[Candidate], capacit
         best = min(tried, key=lambda one: one.memory.total)
         raise InputRefused(
             f"{model.name} does not fit {cluster.n_gpus} cards of {format_bytes(capacity)}: tp {best.tp} x "
-            f"pp {best.pp} still needs {worded(best.memory)}; take more GPUs, a smaller micro-batch, zero=1 "
-            "or recompute='full'"
+            f"pp {best.pp} x dp {best.dp} still needs {worded(best.memory)}; {_ways_to_fit(best, capacity)}"
         )
     usable = [one for one in fits if one.whole_batch]
     if not usable:
@@ -159,6 +158,19 @@ def choose(model: Transformer, cluster: Cluster, tried: list[Candidate], capacit
             f"replicas that fits ({degrees}); use a multiple of one of them"
         )
     return min(usable, key=preference)
+
+
+def _ways_to_fit(best: Candidate, capacity: float) -> str:
+    """What makes the leanest cut leaner: of the options, those that can do something here."""
+    ways = ["more GPUs"]
+    if best.dp > 1 and best.options["zero"] < 3:
+        ways.append("a higher stage of zero")
+    if best.memory.states < capacity:  # otherwise no activation saved is enough
+        if best.options["micro_batch"] > 1:
+            ways.append("a smaller micro-batch")
+        if best.options["recompute"] != "full":
+            ways.append("recompute='full'")
+    return f"take {listed(ways)}"
 
 
 def preference(cut: Candidate) -> tuple:

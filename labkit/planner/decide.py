@@ -66,7 +66,9 @@ class Decision:
 
 def _wrapped(text: str, indent: str) -> list[str]:
     start = text[: len(text) - len(text.lstrip())]
-    return textwrap.wrap(text.strip(), WIDTH, initial_indent=start, subsequent_indent=indent)
+    return textwrap.wrap(
+        text.strip(), WIDTH, initial_indent=start, subsequent_indent=indent, break_on_hyphens=False
+    )
 
 
 def decide(
@@ -113,7 +115,7 @@ def decide(
     plan = chosen.plan
     needs, rejected = _what_tensor_parallel_is_for(model, tried, chosen, capacity)
     steps = (
-        _layer_step(model, tried, chosen, capacity, needs, rejected),
+        _layer_step(model, cluster.domain, tried, chosen, capacity, needs, rejected),
         _pipeline_step(model, cluster, tried, chosen, capacity),
         _data_step(model, cluster, plan),
         _batch_step(plan),
@@ -155,7 +157,7 @@ def _what_tensor_parallel_is_for(model, tried, chosen, capacity):
     return needs, rejected
 
 
-def _layer_step(model, tried, chosen, capacity, needs, rejected) -> Step:
+def _layer_step(model, domain, tried, chosen, capacity, needs, rejected) -> Step:
     whole = min(tried, key=lambda one: (one.tp, one.pp)).plan
     one, kept = _layer(model, whole), model.layers * layer_on_plan(model, whole)
     fits = "fits" if one.total <= capacity else "does not fit"
@@ -172,10 +174,11 @@ def _layer_step(model, tried, chosen, capacity, needs, rejected) -> Step:
         "states": "the states ask for it",
         "activations": "the activations ask for it, which only tp divides",
         "states and activations": "states and activations together ask for it",
-        "global batch": "the global batch asks for it: fewer replicas",
+        "global batch": "the global batch asks for it: a smaller one leaves uneven shares or idle stages",
     }
     legal = max(one.tp for one in tried)
-    room = " That is the ceiling: the domain." if legal == chosen.tp else f" The ceiling would be {legal}."
+    bound = "the domain" if legal == domain else f"heads and cards allow no more in a domain of {domain}"
+    room = f" That is the ceiling: {bound}." if legal == chosen.tp else f" The ceiling would be {legal}."
     return Step(
         "Does one layer fit?",
         answer,
@@ -220,7 +223,7 @@ def _data_step(model, cluster, plan) -> Step:
         for one in factors
     )
     best = min(factors, key=lambda one: one.exposed)
-    outcome = f"dp = {plan.dp}: replicas of {plan.model_ranks} GPUs. "
+    outcome = f"dp = {plan.dp}: replicas of {counted(plan.model_ranks, 'GPU')}. "
     outcome += (
         "Data parallel costs the least time"
         if best.name == "DP"
@@ -231,8 +234,8 @@ def _data_step(model, cluster, plan) -> Step:
 
 def _batch_step(plan: Plan) -> Step:
     each, enough = plan.global_batch / plan.dp, ENOUGH_MICRO_BATCHES * plan.pp * plan.dp * plan.micro_batch
-    answer = f"{digits(each)} sequences a replica (at least 1, better {ENOUGH_SAMPLES}), m = "
-    answer += f"{digits(plan.accumulation)} micro-batches."
+    answer = f"{counted(each, 'sequence')} a replica (at least 1, better {ENOUGH_SAMPLES}), m = "
+    answer += f"{counted(plan.accumulation, 'micro-batch')}."
     if plan.pp > 1:
         answer += (
             f" A pipeline of {plan.pp} wants m >= {ENOUGH_MICRO_BATCHES * plan.pp}: a global batch of "

@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 
 from labkit.collectives import replay, trace
 from labkit.planner.bill import bytes_by_strategy, step_bill
-from labkit.planner.plan_seats import expert_data_seats, expert_seats, expert_tensor_seats, plan_seats
-from labkit.planner.rank_parameters import STAGES, fullest, layer_on_rank, rank_parameters
+from labkit.planner.exposed import exposed_seconds
 from labkit.presets import model as load_model
-from labkit.spec import Cluster, Gpu, Link, Plan, RankGrid, Transformer
+from labkit.spec import Cluster, Gpu, Link, Plan, Transformer
 from labkit.strategies.context import all_to_all_attention, ring_attention
 from labkit.strategies.layer import random_layer
 from labkit.strategies.pipeline import interleaved, one_f_one_b, sends, zb_v
@@ -225,79 +224,67 @@ def test_arrays_of_plans_bill_like_single_plans():
     assert set(bytes_by_strategy(rows)) >= {"data parallel", "tensor parallel", "pipeline", "stage 3"}
 
 
-DEGREES = st.sampled_from([1, 2, 4, 8])
-
-
-@settings(max_examples=150)
-@given(
-    tp=DEGREES,
-    pp=DEGREES,
-    dp=DEGREES,
-    cp=st.sampled_from([1, 2]),
-    order=st.permutations(["tp", "cp", "dp", "pp"]),
-    per_node=st.sampled_from([4, 8, 16]),
-    etp=st.sampled_from([1, 2]),
-)
-def test_seats_are_those_of_the_rank_grid(tp, pp, dp, cp, order, per_node, etp):
-    etp = min(etp, tp)
-    plan = Plan(tp=tp, pp=pp, dp=dp, cp=cp, order="-".join(order), ep=min(dp, 4), etp=etp)
-    grid = RankGrid(plan, per_node)
-
-    def together(groups):
-        return max(np.bincount(row // per_node).max() for row in groups)
-
-    for name in ("tp", "pp", "dp", "cp"):
-        found = plan_seats(plan, name, domain=per_node)
-        assert found.members == together(grid.groups(name))
-        assert (found.link == "across") == (grid.crossing(name) > 0)
-    found = expert_seats(plan, per_node)
-    assert found.members == together(grid.groups("ep"))
-    stages = np.moveaxis(grid.mesh, list(reversed(order)).index("pp"), 0)
-    stages = stages.reshape(pp, -1, int(plan.ep) * etp)
-    alike = np.moveaxis(stages, 1, -1).reshape(-1, stages.shape[1])
-    assert expert_data_seats(plan, per_node).members == together(alike)
-    sharing = stages.reshape(-1, etp)
-    assert expert_tensor_seats(plan, per_node).members == together(sharing)
-
-
-def test_groups_that_do_not_fill_domains_count_as_crossing():
-    found = plan_seats(Plan(tp=3, dp=8), "tp", domain=8)
-    assert (found.link, found.members) == ("across", 1)
-    assert plan_seats(Plan(tp=3, dp=2), "tp", domain=8).link == "inside"  # six ranks, one domain
-
-
-@pytest.mark.parametrize("id", ["gpt3-175b", "llama2-70b", "llama3.1-405b", "bloom-176b", "mixtral-8x7b"])
-def test_what_ranks_hold_adds_up_to_the_model(id):
-    model = load_model(id)
-    alone = Plan(vocabulary_multiple=1)
-    for stage in ("first", "last"):
-        assert rank_parameters(model, alone, stage).total == model.parameters
-    assert rank_parameters(model, alone, "interior").total == 0
-    plan = Plan(tp=2, pp=4, ep=2 if model.experts else 1, dp=2, stage_layers=None, vocabulary_multiple=1)
-    layers = model.layers / 4
-    held = {stage: rank_parameters(model, plan, stage) for stage in STAGES}
-    # All ranks of a tensor-parallel group together; what is whole on each counts once.
-    sizes = {s: 2 * p.split + p.whole + p.positions + p.experts * 2 * plan.ep for s, p in held.items()}
-    both = sizes["first"] + 2 * sizes["interior"] + sizes["last"]
-    rows = plan.padded_vocabulary(model.vocabulary)
-    more = (2 * rows - (1 if model.tied else 2) * model.vocabulary) * model.hidden
-    assert both == pytest.approx(model.parameters + more, rel=1e-12)
-    assert fullest(model, plan).total >= held["interior"].total > layers * model.layer_parameters / 4.01
-
-
-def test_kv_heads_beyond_their_number_are_copied():
-    model = load_model("llama3.1-8b")
-    eight, sixteen = (layer_on_rank(model, Plan(tp=t, replicate_kv=True)) for t in (8, 16))
-    assert eight.copied == 0 and sixteen.copied == 2 * 128 * 4096
-    assert sixteen.split == (model.layer_parts()["attention"] - 2 * 1024 * 4096) / 16 + sixteen.copied + (
-        model.layer_parts()["mlp"] / 16
-    )
-
-
 def test_uneven_stages_are_billed_by_their_fullest():
     plan = Plan(pp=4, stage_layers=(7, 8, 8, 9), tp=2, micro_batch=1, accumulation=8)
     row = rows_of(GUIDE, plan)["tensor parallel", "all_reduce"]
     assert row.count == 4 * 9 * 8
-    folded = Plan(pp=2, v=2, schedule="zb-v", stage_layers=(7, 9, 9, 7), micro_batch=1, accumulation=8)
-    assert rank_parameters(GUIDE, folded, "first").split > 14 * layer_on_rank(GUIDE, folded).split
-    assert rank_parameters(GUIDE, folded, "last").total == 18 * layer_on_rank(GUIDE, folded).total
+
+
+def test_fewer_kv_heads_than_ranks_of_a_trade_travel_in_copies():
+    """16 ranks, 8 kv heads: each rank gets one, so 16 heads of 512 positions leave each rank, not 8."""
+    llama = load_model("llama3.1-8b")
+    plan = Plan(cp=16, context="all_to_all", replicate_kv=True, micro_batch=1, accumulation=1)
+    keys = rows_of(llama, plan)["context parallel, keys and values", "all_to_all"]
+    assert keys.payload == 16 * 128 * 512 * 2 and keys.count == 4 * 32
+    eight = rows_of(llama, plan.changed(cp=8))["context parallel, keys and values", "all_to_all"]
+    assert eight.payload == 8 * 128 * 1024 * 2
+
+
+def test_norms_of_query_and_key_are_reduced_without_sequence_parallel_too():
+    """A rank has the gradients of its own heads alone: 2 x 128 elements a layer, in 16 bits."""
+    qwen = Transformer("q", 36, 4096, 32, 151936, 8192, kv_heads=8, norm="rms", bias=False, qk_norm=True)
+    rows = rows_of(qwen, Plan(tp=4, micro_batch=1, accumulation=1))
+    assert rows["tensor parallel, norms", "all_reduce"].payload == 36 * 2 * 128 * 2
+    plain = rows_of(replace(qwen, qk_norm=False), Plan(tp=4, micro_batch=1, accumulation=1))
+    assert ("tensor parallel, norms", "all_reduce") not in plain
+
+
+COLUMNS = {
+    **{name: st.sampled_from([1, 1, 2, 3, 4, 8]) for name in ("tp", "pp", "dp", "cp", "ep", "v")},
+    "micro_batch": st.sampled_from([1, 2, 3]),
+    "accumulation": st.sampled_from([1, 3, 8]),
+    "zero": st.sampled_from([0, 1, 2, 3]),
+    "recompute": st.sampled_from(["none", "selective", "full"]),
+    "schedule": st.sampled_from(["1f1b", "gpipe"]),
+    "context": st.sampled_from(["ring", "all_to_all"]),
+    "sequence_parallel": st.booleans(),
+}
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    several=st.lists(st.fixed_dictionaries(COLUMNS), min_size=2, max_size=4),
+    order=st.permutations(["tp", "cp", "dp", "pp"]).map("-".join),
+    model=st.sampled_from([GUIDE, MIXTRAL, load_model("llama3.1-8b")]),
+)
+def test_a_plan_among_others_is_billed_as_alone_to_the_last_bit(several, order, model):
+    columns = {name: np.array([one[name] for one in several]) for name in COLUMNS}
+    place, count = nodes(512), len(several)
+    together = Plan(**columns, order=order)
+    rows, parts = step_bill(model, place, together), exposed_seconds(model, place, together)
+    for i, one in enumerate(several):
+        plan = Plan(**one, order=order)
+        alone = {(row.strategy, row.collective): row for row in step_bill(model, place, plan)}
+        for row in rows:
+            own = alone.pop((row.strategy, row.collective), None)
+            found = [
+                np.broadcast_to(number, count)[i]
+                for number in (row.bytes_per_rank, row.bytes_across, row.count, row.seconds(place))
+            ]
+            if own is None:
+                assert found[:3] == [0, 0, 0]
+            else:
+                assert found == [own.bytes_per_rank, own.bytes_across, own.count, own.seconds(place)]
+        assert not alone
+        for name, seconds in exposed_seconds(model, place, plan).items():
+            assert np.broadcast_to(parts[name], count)[i] == seconds, name

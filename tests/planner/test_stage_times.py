@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from labkit.errors import InputRefused
-from labkit.planner.stage_times import pipeline_times
-from labkit.spec import Cluster, Gpu, Link
-from labkit.spec.transformer import Transformer
+from labkit.planner.stage_times import pipeline_times, stage_forward, stage_transfer
+from labkit.spec import Cluster, Gpu, Link, Plan, Transformer
 
 HIDDEN, SEQUENCE, VOCABULARY, BATCH = 1024, 512, 32000, 3
 MODEL = Transformer("gpt", 16, HIDDEN, 16, VOCABULARY, SEQUENCE)
@@ -20,6 +19,10 @@ WEIGHTED = BATCH * SEQUENCE * 24 * HIDDEN**2 / RATE
 ATTENTION = BATCH * SEQUENCE * 4 * SEQUENCE * HIDDEN / RATE
 HEAD = BATCH * SEQUENCE * 2 * HIDDEN * VOCABULARY / RATE
 TENSOR = 2 * BATCH * SEQUENCE * HIDDEN
+GUIDE = Transformer("guide", 32, 5120, 40, 50176, 2048)
+HALF = Cluster(
+    "half of peak", Gpu("c", 80e9, {"bf16": 312e12}, 0.5), 8, 8, Link(0.0, 235e9), Link(0.0, 50e9), 8
+)
 INSIDE, ACROSS = 1e-6 + TENSOR / 2e11, 5e-6 + TENSOR / 2e10
 
 
@@ -74,3 +77,17 @@ def test_a_boundary_takes_the_fast_link_inside_a_domain_and_a_port_across():
 def test_refused(settings, words):
     with pytest.raises(InputRefused, match=words):
         times(**settings)
+
+
+def test_two_layers_of_a_stage_compute_longer_than_their_transfer_takes():
+    """Claim 3.4-g: 8.8 ms forward against 1.7 ms, 4 sequences, t = 8, half of 312 TFLOP/s, 50 GB/s."""
+    plan = Plan(tp=8, pp=16, micro_batch=4, accumulation=32)
+    assert stage_forward(GUIDE, HALF, plan) == pytest.approx(8.8e-3, abs=0.05e-3)
+    assert stage_transfer(GUIDE, HALF, plan) == pytest.approx(1.68e-3, abs=0.01e-3)
+
+
+def test_transfers_of_several_plans():
+    """One without a pipeline has none; it takes nothing."""
+    plans = Plan(pp=np.array([1, 4]), tp=8, micro_batch=4, accumulation=8)
+    alone = stage_transfer(GUIDE, HALF, Plan(pp=4, tp=8, micro_batch=4, accumulation=8))
+    assert stage_transfer(GUIDE, HALF, plans).tolist() == [0.0, alone]

@@ -5,11 +5,11 @@ from itertools import pairwise
 import numpy as np
 
 from labkit.strategies.checks import share
-from labkit.strategies.pipeline.order import Order, coded
+from labkit.strategies.pipeline.order import Coded, Order, coded
 from labkit.strategies.timeline import BACKWARD, FORWARD, INPUT_GRADIENT, WEIGHT_GRADIENT
 
 
-def peak_in_flight(order: Order, kept: float = 1.0) -> np.ndarray:
+def peak_in_flight(order: Order | Coded, kept: float = 1.0) -> np.ndarray:
     """Most micro-batches that each rank holds at once, shape (p,): forward begun, backward not yet finished.
 
     Where the backward is split, the weight gradient ends it, and the input gradient frees all but ``kept``
@@ -36,7 +36,7 @@ def change_of(kept: float) -> dict[str, float]:
     return {FORWARD: 1.0, BACKWARD: -1.0, INPUT_GRADIENT: kept - 1, WEIGHT_GRADIENT: -kept}
 
 
-def sends(order: Order) -> np.ndarray:
+def sends(order: Order | Coded) -> np.ndarray:
     """Messages that each rank sends per micro-batch, shape (p, 2): activations up, gradients down.
 
     Interleaving with v chunks sends v activations from every rank but the last, which sends v - 1: p v - 1
@@ -46,9 +46,9 @@ def sends(order: Order) -> np.ndarray:
     >>> sends(one_f_one_b(4, 8))[:, 0].tolist(), sends(interleaved(4, 8, 2))[:, 0].tolist()
     ([1, 1, 1, 0], [2, 2, 2, 1])
     """
-    rank_of = coded(order).rank_of
-    counts = np.zeros((len(order), 2), dtype=int)
-    for lower, upper in pairwise(rank_of):
+    numbers = coded(order)
+    counts = np.zeros((numbers.p, 2), dtype=int)
+    for lower, upper in pairwise(numbers.rank_of):
         if lower != upper:
             counts[lower, 0] += 1
             counts[upper, 1] += 1

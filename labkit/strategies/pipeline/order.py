@@ -51,13 +51,17 @@ class Coded:
         return f"{self.kinds[kind]} {k} of stage {stage}"
 
 
-def coded(order: Order) -> Coded:
-    """The order as numbers, once it is complete.
+def coded(order: Order | Coded) -> Coded:
+    """The order as numbers, once it is complete; what is numbers already is given back.
+
+    Whoever asks several things of one order does this once, since it takes longer than any of the answers.
 
     Refused: an order that is empty or of another form, knows other kinds of operations, mixes whole and split
     backwards, gives one stage to two ranks, ranks of different numbers of stages, or misses or repeats an
     operation.
     """
+    if isinstance(order, Coded):
+        return order
     columns = _columns(order)
     found = set().union(*(kind for kind, _, _ in columns))
     kinds = SPLIT if found & {INPUT_GRADIENT, WEIGHT_GRADIENT} else WHOLE

@@ -11,7 +11,7 @@ from labkit.strategies.pipeline.times import StageTimes, stage_times
 from labkit.strategies.timeline import TRANSFER
 
 
-def simulate(order: Order, forward, backward, transfer=0.0, weight_gradient=None) -> Run:
+def simulate(order: Order | Coded, forward, backward, transfer=0.0, weight_gradient=None) -> Run:
     """Runs ``order``: each operation as soon as its rank is free and its input has arrived.
 
     ``forward`` and ``backward``: seconds per micro-batch, one value or one per stage; ``weight_gradient``:
