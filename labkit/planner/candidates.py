@@ -8,7 +8,7 @@ from labkit.errors import InputRefused
 from labkit.planner.stage_memory import StageMemory, peak_memory
 from labkit.spec import Cluster, Plan, Transformer
 from labkit.spec.checks import amount, noun, whole
-from labkit.spec.rule import IMPOSSIBLE, divisors, listed
+from labkit.spec.rule import IMPOSSIBLE, counted, divisors, listed
 from labkit.spec.rules import RULES, check_nouns
 from labkit.units import format_bytes
 
@@ -137,7 +137,7 @@ def choose(model: Transformer, cluster: Cluster, tried: list[Candidate], capacit
     noun(tried, list, "the list of cuts")
     for one in tried:
         noun(one, Candidate, "a cut")
-    amount(capacity, "the capacity of a card, in bytes,", endless=True)
+    amount(capacity, "the capacity of a card, in bytes,", endless=True, arrays=False)
     if not tried:
         raise InputRefused(
             f"no cut of {model.name} over {cluster.n_gpus} GPUs is legal; change the number of nodes"
@@ -145,9 +145,10 @@ def choose(model: Transformer, cluster: Cluster, tried: list[Candidate], capacit
     fits = [one for one in tried if one.memory.total <= capacity]
     if not fits:
         best = min(tried, key=lambda one: one.memory.total)
+        cards = f"{counted(cluster.n_gpus, 'card')} of {format_bytes(capacity)}"
         raise InputRefused(
-            f"{model.name} does not fit {cluster.n_gpus} cards of {format_bytes(capacity)}: tp {best.tp} x "
-            f"pp {best.pp} x dp {best.dp} still needs {worded(best.memory)}; {_ways_to_fit(best, capacity)}"
+            f"{model.name} does not fit {cards}: tp {best.tp} x pp {best.pp} x dp {best.dp} still needs "
+            f"{worded(best.memory)}; {_ways_to_fit(best, capacity)}"
         )
     usable = [one for one in fits if one.whole_batch]
     if not usable:

@@ -13,8 +13,6 @@ PyTorch FSDP, also for the hybrid of shards and replicas).
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from labkit.collectives import bucket_count
 from labkit.collectives.scaling import BACKWARD_SHARE
 from labkit.errors import InputRefused
@@ -68,8 +66,7 @@ def levers(work: Workload, cluster: Cluster, tp=8, dp=8, *, bucket=25e6) -> list
     noun(work, Workload, "the work")
     noun(cluster, Cluster, "the cluster")
     tp, dp = whole(tp, "the tensor-parallel degree"), whole(dp, "the data-parallel degree")
-    if np.ndim(amount(bucket, "the size of a bucket, in bytes,")):
-        raise InputRefused("the size of a bucket is an array; give one number of bytes")
+    amount(bucket, "the size of a bucket, in bytes,", arrays=False)
     if tp * dp % cluster.domain:
         raise InputRefused(
             f"{tp} x {dp} ranks do not fill domains of {cluster.domain}; use a multiple of {cluster.domain}"

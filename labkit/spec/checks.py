@@ -30,8 +30,8 @@ def whole(value, what: str, least: int = 1, most: int = LARGEST, arrays: bool = 
     raise InputRefused(f"{what} is {shown(value)}; give a whole number{many} from {least} {bound}")
 
 
-def amount(value, what: str, *, zero: bool = False, endless: bool = False) -> np.ndarray:
-    """The number, or the array of numbers, as floats; ``what`` names it.
+def amount(value, what: str, *, zero: bool = False, endless: bool = False, arrays: bool = True) -> np.ndarray:
+    """The number, or the array of numbers where ``arrays`` are taken, as floats; ``what`` names it.
 
     Refused, in one sentence: what is no number (text, a list, None, yes or no), not above 0 (below 0 where
     ``zero`` is allowed), NaN, and without end unless ``endless``.
@@ -41,8 +41,8 @@ def amount(value, what: str, *, zero: bool = False, endless: bool = False) -> np
     """
     array = floats(np.nan if isinstance(value, list | tuple) else value)
     good = (array >= 0 if zero else array > 0) & (endless | np.isfinite(array))
-    if not good.all():
-        many = ", or a NumPy array of them," if isinstance(value, list) else ""
+    if not (good.all() and (arrays or array.ndim == 0)):
+        many = ", or a NumPy array of them," if arrays and isinstance(value, list) else ""
         bound = "from 0 up" if zero else "above 0"
         raise InputRefused(f"{what} is {shown(value)}; give a number{many} {bound}")
     return array

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from labkit.errors import InputRefused
-from labkit.spec.checks import amount, label, one_of, whole
+from labkit.spec.checks import LARGEST, amount, label, one_of, whole
 from labkit.units import plain
 
 NORMS = ("layer", "rms")
 RECOMPUTE = ("none", "selective", "full")
+DEEPEST = 100_000  # layers; the lists that a plan gives of them stay short
 _AT_LEAST_ONE = ("layers", "hidden", "heads", "vocabulary", "sequence")
 _MAY_BE_LEFT_OUT = ("kv_heads", "head_dim", "ffn", "experts", "top_k", "learned_positions")
 _YES_OR_NO = ("gated", "tied", "bias", "qkv_bias", "embedding_norm", "qk_norm")
@@ -64,7 +65,8 @@ class Transformer:
         label(self.name, "the name of a model")
         for names, least in ((_AT_LEAST_ONE, 1), (_MAY_BE_LEFT_OUT, 0)):
             for name in names:
-                self._set(name, whole(getattr(self, name), f"{self.name}: {name}", least))
+                most = DEEPEST if name == "layers" else LARGEST
+                self._set(name, whole(getattr(self, name), f"{self.name}: {name}", least, most))
         for name in _YES_OR_NO:
             given = one_of((False, True), getattr(self, name), f"{self.name}: {name}", arrays=False)
             self._set(name, given.item())

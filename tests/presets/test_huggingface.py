@@ -148,7 +148,7 @@ def test_a_model_without_a_fit_name_is_called_as_its_family(name, tmp_path):
         ({"hidden_size": [4096]}, "hidden_size is of type list"),
         ({"hidden_size": {"a": 1}}, "hidden_size is of type dict"),
         ({"hidden_size": 10**60}, "hidden_size is a number of more than 40 digits"),
-        ({"num_hidden_layers": 10**12}, "1 to 1,000,000,000"),
+        ({"hidden_size": 10**12}, "1 to 1,000,000,000"),
         ({"hidden_size": 4095}, "no multiple of 32 heads"),
         ({"num_key_value_heads": 5}, "cannot share 5 kv heads evenly"),
         ({"tie_word_embeddings": "no"}, "tie_word_embeddings = 'no'; write true or false"),
@@ -156,6 +156,7 @@ def test_a_model_without_a_fit_name_is_called_as_its_family(name, tmp_path):
         ({"mlp_bias": True}, "mlp_bias = True, which is not modelled"),
         ({"architectures": ["LlamaForSequenceClassification"]}, "has no output head"),
         ({"architectures": 5}, "a list of class names"),
+        ({"architectures": ["a\nb"]}, "architectures = 'a\\nb', which has no output head"),
     ],
 )
 def test_what_cannot_be_counted_exactly_is_refused(change, says, tmp_path):
@@ -178,6 +179,12 @@ def test_what_cannot_be_counted_exactly_is_refused(change, says, tmp_path):
 def test_a_missing_key_is_not_guessed(config, key, tmp_path):
     kept = {name: value for name, value in config.items() if name != key}
     assert "lacks " in refusal(written(tmp_path, kept))
+
+
+def test_gpt_neox_without_attention_biases_is_refused_not_counted_with_them(tmp_path):
+    assert model(written(tmp_path, {**neox(6, 512, 8, 50304), "attention_bias": None})).bias
+    refused = refusal(written(tmp_path, {**neox(6, 512, 8, 50304), "attention_bias": False}))
+    assert "attention_bias = False, which is not modelled" in refused
 
 
 def test_experts_in_some_layers_only_are_refused(tmp_path):

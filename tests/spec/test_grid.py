@@ -146,3 +146,14 @@ def test_what_is_no_grid_is_refused():
             RankGrid(Plan()).groups(dimension)
     with pytest.raises(InputRefused, match="4 x 3 expert ranks do not fill the 8 ranks of a stage"):
         RankGrid(Plan(tp=8, ep=4, etp=3)).groups("ep")
+
+
+@pytest.mark.parametrize("ranks", [8, -1, 1.5, "0", None, [0], True, float("nan"), np.array([0, 8])])
+def test_the_node_of_no_rank_is_refused(ranks):
+    with pytest.raises(InputRefused, match=r"a rank of this plan is .* from 0 to 7"):
+        RankGrid(Plan(tp=8)).node(ranks)
+
+
+def test_a_grid_too_large_to_list_is_refused():
+    with pytest.raises(InputRefused, match=r"this plan has 100,000,000; give one of at most 1,000,000"):
+        RankGrid(Plan(dp=10**8))

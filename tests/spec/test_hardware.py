@@ -8,6 +8,7 @@ import pytest
 from labkit.errors import InputRefused
 from labkit.presets import cluster
 from labkit.spec import Cluster, Gpu, Link
+from labkit.spec.hardware import one_direction
 
 GPU = Gpu("any", 80e9, {"bf16": 312e12}, 0.5)
 LINKS = (Link(1e-6, 235e9), Link(5e-6, 25e9))
@@ -103,3 +104,35 @@ def test_clusters_of_arrays_and_numpy_numbers():
     assert many.n_gpus.tolist() == [8, 16, 32] and many.domain == 8
     with pytest.raises(InputRefused, match="nodes of a cluster is an array of 3 values"):
         replace(many, nodes=nodes - 1)
+
+
+@pytest.mark.parametrize("value", ["8", "a\nb", [8], {}, True, -1, float("nan"), 1j, np.array(["8"])])
+def test_figures_that_cannot_be_are_refused(value):
+    for field in ("alpha", "bandwidth", "rated"):
+        with pytest.raises(InputRefused, match=r"of a link, in .*, is "):
+            Link(**{"alpha": 1e-6, "bandwidth": 1e9, field: value})
+    for field in ("memory", "memory_bandwidth", "reached", "peak"):
+        given = {"name": "g", "memory": 80e9, "peak": {"bf16": 3e14}, "reached": 0.5}
+        with pytest.raises(InputRefused, match=r"of a GPU.* is "):
+            Gpu(**{**given, field: value if field != "peak" or value != {} else {"bf16": 0}})
+
+
+def test_refusals_in_words():
+    for arguments, says in (
+        ((-1e-6, 1e9), "alpha of a link, in seconds, is -1e-06; give a number from 0 up"),
+        ((5e-6, 0.0), "bandwidth of a link, in bytes/s, is 0.0; give a number above 0"),
+    ):
+        with pytest.raises(InputRefused, match=says):
+            Link(*arguments)
+    with pytest.raises(InputRefused, match="give a share above 0 up to 1"):
+        Gpu("g", 80e9, {"bf16": 3e14}, 50)
+    with pytest.raises(InputRefused, match=r"the bf16 peak of a GPU, in FLOP/s, is '312'"):
+        Gpu("g", 80e9, {"bf16": "312"}, 0.5)
+    with pytest.raises(InputRefused, match="at most 1,000,000,000 GPUs"):
+        Cluster("all", GPU, 10**9, 8, *LINKS, nics_per_node=8)
+    with pytest.raises(InputRefused, match=r"must broadcast, not nodes \(2,\), nics_per_node \(3,\)"):
+        Cluster("two", GPU, np.array([1, 2]), 8, *LINKS, nics_per_node=np.ones(3))
+    with pytest.raises(InputRefused, match="a domain of 12 GPUs is not a multiple of the 8 of a node"):
+        Cluster("two", GPU, 2, 8, *LINKS, nics_per_node=8, domain=np.array([8, 12]))
+    with pytest.raises(InputRefused, match="bits is 8; use False or True"):
+        one_direction(400e9, bits=8)

@@ -177,6 +177,12 @@ def test_choices_that_are_not_there_are_refused(name, value):
             "tp of a plan is of type list; give a whole number, or a NumPy array of them, from 1 up",
         ),
         ({"tp": 10**10}, "from 1 to 1,000,000,000"),
+        ({"tp": 2000, "dp": 10**6}, "a plan has at most 1,000,000,000 ranks, tp x cp x pp x dp"),
+        ({"pp": 10**5, "v": 10**5}, "at most 1,000,000,000 virtual stages"),
+        ({"ep": 10**5, "etp": 10**5}, "at most 1,000,000,000 expert ranks"),
+        ({"micro_batch": 10**5, "accumulation": 10**5}, "at most 1,000,000,000 sequences"),
+        ({"tp": np.array([2, 2**16]), "dp": 2**16}, "at most 1,000,000,000 ranks"),
+        ({"tp": np.array([])}, "tp of a plan is an array of 0 values"),
         ({"order": "tp-dp-pp"}, "name each of tp, cp, dp, pp once"),
         ({"order": "tp-tp-dp-pp"}, "name each of"),
         ({"order": None}, "the rank order is None"),
@@ -201,6 +207,12 @@ def test_unknown_dimensions_are_refused(dimension):
     for ask in (Plan().stride, Plan().degree, lambda name: Plan().crosses(name, 8)):
         with pytest.raises(InputRefused, match="use tp, cp, dp, pp, ep"):
             ask(dimension)
+
+
+@pytest.mark.parametrize("vocabulary", [0, -1, "8", None, [8], 7.5, True, float("nan"), np.array(["8"])])
+def test_a_vocabulary_that_cannot_be_is_refused(vocabulary):
+    with pytest.raises(InputRefused, match="a vocabulary is"):
+        Plan(tp=8).padded_vocabulary(vocabulary)
 
 
 @pytest.mark.parametrize("domain", [0, -8, "8", None, [8], 7.5, True, float("nan")])

@@ -147,3 +147,15 @@ def test_a_problem_reads_as_one_line():
 def test_what_is_no_plan_is_refused(arguments, says):
     with pytest.raises(InputRefused, match=says):
         problems(*arguments)
+    if "arrays" not in says:
+        with pytest.raises(InputRefused, match=says):
+            allowed(*arguments)
+
+
+def test_ways_out_are_looked_for_among_any_number_of_ranks():
+    """A cp of all 131,072 positions would make more ranks than a plan may have; it is not tried as a plan."""
+    model = shape(sequence=131_072, heads=4096, hidden=4096, head_dim=1)
+    for context in ("ring", "all_to_all"):
+        plan = Plan(tp=64, pp=6, dp=72, cp=3, context=context, micro_batch=1)
+        for problem in problems(model, gpus(64), plan):
+            check_options(problem, model, gpus(64), plan)

@@ -266,6 +266,18 @@ def test_flops_of_what_is_no_number_are_refused(value):
             ask()
 
 
+def test_flops_of_arrays_of_choices_are_those_of_single_ones():
+    shape, modes, causal = (
+        gpt(2, 64, 4),
+        np.array(["none", "selective", "full"]),
+        np.array([True, False, True]),
+    )
+    several = shape.hardware_flops(3, 128, modes, causal)
+    assert several.tolist() == [
+        shape.hardware_flops(3, 128, str(mode), bool(half)) for mode, half in zip(modes, causal, strict=True)
+    ]
+
+
 @pytest.mark.parametrize("value", ["some", "", 3, [], ["full"], None, True, np.array(["full", "some"])])
 def test_an_unknown_recompute_is_refused(value):
     with pytest.raises(InputRefused, match="use none, selective or full"):

@@ -1,0 +1,113 @@
+"""Every argument of the planner given what it is not: used, or refused in one sentence.
+
+Python's own errors and warnings (errors here), and sentences of more than one line, fail.
+"""
+
+import numpy as np
+import pytest
+
+from labkit.errors import InputRefused
+from labkit.planner import (
+    bill,
+    candidates,
+    decide,
+    exposed,
+    factors,
+    levers,
+    memory,
+    placement,
+    plan_seats,
+    rank_parameters,
+    stage_memory,
+    stage_times,
+    traffic,
+)
+from labkit.planner.compute import compute_time
+from labkit.presets import cluster, model
+from labkit.spec import Plan
+
+WRONG = ["8", "", None, [8], [], [8, 16], {}, True, 0, -1, 1.5, np.nan, np.inf, 10**30, 10**400, 1j, object()]
+WRONG += [np.array([]), np.array([8, 0]), np.array(["a"]), np.array([np.nan, 1]), np.array([[1, 2], [3, 4]])]
+WRONG += [np.array([None]), b"x", "x" * 5000, "a\nb"]
+
+MODEL, NODES, PLAN = model("llama2-7b"), cluster("a100", 4), Plan(tp=8, dp=4, global_batch=64)
+WORK, AT, NOUNS = traffic.Workload(13e9, 40, 5120, 2048), traffic.seats(8), {"model": MODEL, "cluster": NODES}
+ROWS = bill.step_bill(MODEL, NODES, PLAN)
+TRIED = candidates.candidates(MODEL, NODES, global_batch=64)
+ON_PLAN, HELD = {**NOUNS, "plan": PLAN}, {"model": MODEL, "plan": PLAN}
+PLACE, PORTS = {"stride": 1, "domain": 8}, {"ports": None, "port_rate": None}
+OPTIONS = {
+    "global_batch": 64,
+    "micro_batch": 1,
+    "zero": 0,
+    "recompute": "none",
+    "sequence_parallel": True,
+}
+STATES = {"n": 8, "stage": 1, "recipe": memory.MIXED}
+LAYER = {"sequence": 2048, "micro_batch": 1, "hidden": 64, "heads": 4, "tp": 1}
+LAYER |= {"sequence_parallel": False, "recompute": "none"}
+WORKLOAD = dict.fromkeys(
+    ("parameters", "layers", "hidden", "sequence", "micro_batch", "micro_batches", "bytes_per_element"), 2
+)
+RECIPE = dict.fromkeys(("weights", "gradients", "master", "first_moment", "second_moment"), 2.0)
+CALLS = [
+    (bill.step_bill, {**ON_PLAN, "gradient_bytes_per_element": 2.0, "bucket": None}),
+    (bill.bytes_by_strategy, {"rows": ROWS}),
+    (candidates.candidates, {**NOUNS, **OPTIONS}),
+    (candidates.choose, {**NOUNS, "tried": TRIED, "capacity": 80e9}),
+    (compute_time, {"flops": 1e12, "gpu": NODES.gpu, "precision": "bf16"}),
+    (decide.decide, {**NOUNS, **OPTIONS, "max_memory": None}),
+    (exposed.exposed_seconds, {**ON_PLAN, "rows": None}),
+    (factors.factor_two, ON_PLAN),
+    (levers.levers, {"work": WORK, "cluster": NODES, "tp": 8, "dp": 8, "bucket": 25e6}),
+    (memory.Recipe, RECIPE),
+    (memory.state_bytes, {"parameters": 1e9, **STATES}),
+    (memory.largest_model, {"memory": 8e10, **STATES}),
+    (memory.smallest_ranks, {"parameters": 1e9, "memory": 8e10, "stage": 1, "recipe": memory.MIXED}),
+    (memory.layer_activation_bytes, LAYER),
+    (placement.placement, {"work": WORK, "cluster": NODES, "tp": 8, "dp": 8, "pp": 4, "budget": 0.1}),
+    (placement.tensor_layer, {"work": WORK, "degree": 8, "link": NODES.intra}),
+    (placement.host_link, {"cluster": NODES, "members": 8, **PORTS}),
+    (placement.tensor_time, {"work": WORK, "cluster": NODES, "degree": 8, **PORTS, "members": None}),
+    (placement.crossing_cost, {"work": WORK, "cluster": NODES, "degree": 8, "hosts": 2, **PORTS}),
+    (placement.rate_for_crossing_cost, {"work": WORK, "cluster": NODES, "cost": 2, "degree": 8, "hosts": 2}),
+    (placement.step_on_side, {"work": WORK, "cluster": NODES, "tp": 8, "dp": 2, "tensor_inside": True}),
+    (plan_seats.plan_seats, {"plan": PLAN, "domain": 8}),
+    (rank_parameters.layer_on_rank, HELD),
+    (rank_parameters.rank_parameters, {**HELD, "stage": "first"}),
+    (rank_parameters.fullest, HELD),
+    (stage_memory.layer_on_plan, HELD),
+    (stage_memory.stage_memory, {**HELD, "stage": "last"}),
+    (stage_memory.peak_memory, HELD),
+    (stage_times.pipeline_times, {**NOUNS, "p": 4, "v": 1, "micro_batch": 1, "layers": None, "head": "last"}),
+    (stage_times.stage_forward, ON_PLAN),
+    (stage_times.stage_transfer, ON_PLAN),
+    (traffic.Workload, {**WORKLOAD, "gradient_bytes_per_element": 2.0, "precision": None}),
+    (traffic.seats, {"ranks": 8, **PLACE}),
+    (traffic.share_of_ports, {"cluster": NODES}),
+    (traffic.bill_row, {"strategy": "x", "collective": "all_reduce", "payload": 1e6, "count": 1, "at": AT}),
+    (traffic.data_parallel, {"work": WORK, "n": 8, "bucket": None, "deferred": True, **PLACE}),
+    (traffic.tensor_parallel, {"work": WORK, "n": 8, "per_layer": 4, **PLACE}),
+    (traffic.pipeline_stage, {"work": WORK, "stages": 8, **PLACE}),
+    (traffic.sharded, {"work": WORK, "n": 8, "stage": 3, "keep_gradients": False, **PLACE}),
+    (traffic.expert_parallel, {"work": WORK, "n": 8, "top_k": 2, "capacity": 1.0, **PLACE}),
+    (traffic.bill, {"work": WORK, "n": 8, "top_k": 2, "bucket": None, "domain": 8}),
+    (ROWS[0].seconds, {"cluster": NODES}),
+    (ROWS[0].seconds_on, {"link": NODES.intra}),
+]
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(("call", "given"), CALLS, ids=lambda part: getattr(part, "__name__", ""))
+def test_every_argument_of_every_kind(call, given):
+    call(**given)
+    refused = 0
+    for name in given:
+        for value in WRONG:
+            try:
+                call(**{**given, name: value})
+            except InputRefused as refusal:
+                text = str(refusal)
+                assert "\n" not in text and len(text) < 320 and "object at" not in text, text
+                refused += 1
+    assert refused >= len(given) * 10
