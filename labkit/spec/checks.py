@@ -69,6 +69,8 @@ def one_of(allowed: tuple, value, what: str, arrays: bool = True) -> np.ndarray:
     >>> one_of(("ring", "tree"), "ring", "the algorithm").item()
     'ring'
     """
+    if type(value) is type(allowed[0]) and value in allowed:  # nearly always, and much quicker
+        return np.asarray(value)
     single = isinstance(value, str | int | np.generic | np.ndarray)
     same_kind = single and np.asarray(value).dtype.kind == np.asarray(allowed).dtype.kind
     fits = same_kind and np.size(value) and (arrays or np.ndim(value) == 0)

@@ -94,6 +94,16 @@ def test_bubbles_of_the_guides_example():
     assert bubbles(Plan(pp=8, micro_batch=1, accumulation=32)) == "8.57 % at 4, 17.9 % at 8, 31.9 % at 16"
 
 
+def test_the_ceiling_is_what_bounds_the_degree():
+    """405 B on two racks of 72: 128 heads split over 8 of a rack's divisors at most, far below the rack."""
+    racks = decide(model("llama3.1-405b"), cluster("gb200-nvl72", nodes=36), 1536, zero=1)
+    assert racks.plan.tp == 8 and "heads and cards allow no more in a domain of 72" in racks.steps[0].outcome
+    host = decide(model("llama3.1-8b"), cluster("h100", nodes=1), 1)
+    assert host.plan.tp == 8 and host.steps[0].outcome.endswith("That is the ceiling: the domain.")
+    assert "1 sequence a replica" in host.steps[3].answer and "m = 1 micro-batch." in host.steps[3].answer
+    assert "-\n" not in repr(host)
+
+
 def test_answers_are_words_that_fit_the_page():
     for id in ("guide-13b", "llama2-70b", "mixtral-8x7b", "llama3.1-70b"):
         found = decide(model(id), NODES, 512)
