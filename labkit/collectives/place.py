@@ -15,6 +15,7 @@ from labkit.collectives.levels import power_of_two
 from labkit.errors import InputRefused
 from labkit.spec import Cluster, Link
 from labkit.spec.checks import floats, shown
+from labkit.spec.rule import listed, multiples
 
 # A Link has no boundary: one domain larger than any rank count, and small enough to stay exact in a float.
 _BOUNDLESS = 2.0**53
@@ -150,8 +151,7 @@ def check_whole_domains(n: np.ndarray, at: Place) -> None:
     partial = (n > at.domain) & (n % at.domain != 0)
     if partial.any():
         count, domain = (float(np.broadcast_to(x, partial.shape)[partial].flat[0]) for x in (n, at.domain))
-        below = int(count // domain * domain)
         raise InputRefused(
             f"hierarchical needs whole domains of {int(domain)} ranks, and {int(count)} leave one partly "
-            f"filled; use {below} or {below + int(domain)}"
+            f"filled; use {listed(multiples(count, int(domain)))}"
         )

@@ -27,12 +27,12 @@ EVEN, SHIFTED = (8, 8, 8, 8), (8, 8, 9, 7)  # layers of each stage; one moved of
 
 
 def head_layers(vocabulary: int) -> float:
-    """The output head of a model of hidden size h in layers: V h of a layer's 12 h^2 weights, V/(12 h).
+    """The output head of the guide's model in layers, V/(12 h), for another vocabulary.
 
     >>> [round(head_layers(vocabulary), 2) for vocabulary in VOCABULARIES]
     [0.52, 2.09]
     """
-    return vocabulary / (12 * model(MODEL).hidden)
+    return replace(model(MODEL), vocabulary=vocabulary).head_in_layers
 
 
 class Load(NamedTuple):

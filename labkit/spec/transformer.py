@@ -166,9 +166,9 @@ class Transformer:
 
         V/(12 h) for a plain dense layer (claim 3.3-h).
         """
-        layer = self.layer_parts()
-        visited = layer["mlp"] * (self.top_k / self.experts if self.experts else 1)
-        return self.vocabulary * self.hidden / (layer["attention"] + visited)
+        flops = self.forward_flops()
+        with_weights = sum(flops[name] for name in ("query key value", "projection", "mlp"))
+        return flops["head"] * self.layers / with_weights
 
     def forward_flops(self, batch=1, sequence=None, causal=False) -> dict[str, float]:
         """Forward FLOPs of ``batch`` sequences by matrix product, all layers together.

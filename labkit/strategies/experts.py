@@ -13,6 +13,7 @@ import numpy as np
 
 from labkit.errors import InputRefused
 from labkit.spec.checks import noun, one_of, whole
+from labkit.spec.rule import divisors, listed, nearest
 from labkit.strategies.checks import counts, numbers, places, shaped, share, single
 from labkit.units import plain
 
@@ -207,12 +208,7 @@ def _experts_per_rank(experts: int, ranks: int) -> int:
     ranks = whole(ranks, "the expert-parallel degree")
     if experts % ranks == 0:
         return experts // ranks
-    works = [r for r in range(1, experts + 1) if experts % r == 0]
-    near = [
-        max((r for r in works if r < ranks), default=None),
-        min((r for r in works if r > ranks), default=None),
-    ]
-    near = " or ".join(str(r) for r in near if r is not None)
+    near = listed(nearest(ranks, divisors(experts)))
     more = -(-experts // ranks) * ranks
     raise InputRefused(
         f"{experts} experts do not divide over {ranks} ranks ({experts} mod {ranks} = {experts % ranks}); "

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from labkit.course.chapter3_tensor_degree import legal_degrees
 from labkit.errors import InputRefused
 from labkit.planner.placement import tensor_time
 from labkit.planner.traffic import Workload
@@ -10,8 +11,6 @@ from labkit.presets import model as load_model
 from labkit.show import theme, ticks
 from labkit.show.lab import Lab
 from labkit.show.labels import EndLabels
-from labkit.spec import Plan
-from labkit.spec.rules_shape import ffn, heads, kv_heads
 from labkit.units import digits, format_bytes, format_rate, format_share, format_time
 
 DEGREES = 2 ** np.arange(6)
@@ -28,8 +27,6 @@ def compute(cluster="a100", ports=1, model="guide-13b", micro_batch=4):
         raise InputRefused(f"{of.name} has experts, which another section splits. Choose a dense model.")
     work = Workload(of.parameters / of.layers, 1, of.hidden, of.sequence, micro_batch=micro_batch)
     times = tensor_time(work, machine, DEGREES, ports)
-    plan = Plan(tp=DEGREES, replicate_kv=True)
-    broken = [np.asarray(rule(of, machine, plan), bool) for rule in (heads, kv_heads, ffn)]
     cost = DEGREES * times.total / times.total[0]
     at = int(np.searchsorted(DEGREES, machine.domain))
     return dict(
@@ -38,7 +35,7 @@ def compute(cluster="a100", ports=1, model="guide-13b", micro_batch=4):
         work=work,
         ports=ports,
         times=times,
-        legal=~np.any(np.broadcast_arrays(*broken), axis=0),
+        legal=np.isin(DEGREES, legal_degrees(of, DEGREES[-1])),
         cost=cost,
         boundary=at if at + 1 < len(DEGREES) else None,
     )

@@ -2,6 +2,7 @@
 
 from labkit.errors import InputRefused
 from labkit.spec.checks import whole
+from labkit.spec.rule import listed, multiples
 from labkit.strategies.pipeline.order import Order, check_counts
 from labkit.strategies.timeline import BACKWARD, FORWARD
 
@@ -57,11 +58,9 @@ def interleaved(p: int, m: int, v: int) -> Order:
     if v == 1:
         return one_f_one_b(p, m)
     if m % p:
-        below, above = m // p * p, (m // p + 1) * p
-        nearest = f"{below} or {above}" if below else f"{above}"
         raise InputRefused(
             f"{m} micro-batches are no multiple of the {p} pipeline ranks, which interleaving needs; "
-            f"use {nearest}"
+            f"use {listed(multiples(m, p))}"
         )
     turns = [(chunk, k) for first in range(0, m, p) for chunk in range(v) for k in range(first, first + p)]
     order = []
