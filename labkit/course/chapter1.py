@@ -11,7 +11,7 @@ from labkit.collectives.scaling import Scaling, Setting, knee, scaling, what_it_
 from labkit.course.table import Table, table
 from labkit.planner.compute import compute_time
 from labkit.planner.levers import levers
-from labkit.planner.memory import smallest_ranks, state_bytes
+from labkit.planner.states import smallest_ranks, state_bytes
 from labkit.planner.traffic import Workload, bill, sharded
 from labkit.presets import cluster
 from labkit.spec import Cluster

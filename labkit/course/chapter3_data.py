@@ -12,7 +12,7 @@ from labkit.collectives import reduce_loss, volume
 from labkit.collectives.scaling import BACKWARD_SHARE, Setting, knee
 from labkit.course.table import Table, table
 from labkit.planner.compute import compute_time
-from labkit.planner.memory import FP32, FP32_GRADIENTS, MIXED, largest_model, state_bytes
+from labkit.planner.states import FP32, FP32_GRADIENTS, MIXED, largest_model, state_bytes
 from labkit.planner.traffic import Workload, data_parallel
 from labkit.presets import cluster
 from labkit.spec import Cluster, Transformer

@@ -10,8 +10,8 @@ from labkit.planner.candidates import TIGHT
 from labkit.planner.decide import decide
 from labkit.planner.exposed import exposed_seconds
 from labkit.planner.factors import Factor, factor_two
-from labkit.planner.memory import MIXED, largest_model
 from labkit.planner.stage_times import stage_forward, stage_transfer
+from labkit.planner.states import MIXED, largest_model
 from labkit.presets import cluster, model
 from labkit.spec import Cluster, Link, Plan, RankGrid, Transformer
 from labkit.spec.plan import DIMENSIONS

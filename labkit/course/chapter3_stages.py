@@ -8,8 +8,9 @@ import numpy as np
 
 from labkit.course.table import Table, table
 from labkit.evidence.pipeline_job import JobReport, run_job
-from labkit.planner.memory import layer_activation_bytes, state_bytes
+from labkit.planner.activations import layer_activation_bytes
 from labkit.planner.rank_parameters import rank_parameters
+from labkit.planner.states import state_bytes
 from labkit.planner.traffic import BillRow, Workload, pipeline_stage, tensor_parallel
 from labkit.presets import cluster, model
 from labkit.spec import Plan, problems

@@ -6,7 +6,7 @@ import numpy as np
 
 from labkit.course.chapter2_topology import PARAMETERS, layer
 from labkit.course.table import Table, table
-from labkit.planner.memory import layer_activation_bytes
+from labkit.planner.activations import layer_activation_bytes
 from labkit.planner.placement import tensor_time
 from labkit.planner.traffic import tensor_parallel
 from labkit.presets import cluster, model

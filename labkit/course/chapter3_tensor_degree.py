@@ -7,8 +7,9 @@ import numpy as np
 from labkit.collectives import bit_reversed, crossing_share, placed, trace
 from labkit.course.chapter2_topology import PARAMETERS, layer
 from labkit.course.table import Table, table
-from labkit.planner.memory import layer_activation_bytes, state_bytes
+from labkit.planner.activations import layer_activation_bytes
 from labkit.planner.placement import crossing_cost, tensor_time
+from labkit.planner.states import state_bytes
 from labkit.presets import cluster, model
 from labkit.spec import Plan
 from labkit.spec.rules_shape import ffn, heads, kv_heads, vocabulary

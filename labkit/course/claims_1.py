@@ -5,7 +5,7 @@ from labkit.collectives.scaling import Setting, scaling
 from labkit.course import chapter1
 from labkit.course import chapter2_topology as topology
 from labkit.course.claims import claim
-from labkit.planner.memory import smallest_ranks, state_bytes
+from labkit.planner.states import smallest_ranks, state_bytes
 from labkit.presets import cluster
 from labkit.spec import Cluster, Link
 from labkit.units import format_bytes, format_share, format_time

@@ -12,7 +12,7 @@ from labkit.collectives import (
 from labkit.course import chapter2_bandwidth as bandwidth
 from labkit.course import chapter2_topology as topology
 from labkit.course.claims import claim
-from labkit.planner.memory import state_bytes
+from labkit.planner.states import state_bytes
 from labkit.presets import cluster
 from labkit.spec import Link
 from labkit.spec.hardware import one_direction

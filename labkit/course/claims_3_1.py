@@ -8,7 +8,7 @@ from labkit.course import chapter3_buckets as buckets
 from labkit.course import chapter3_data as data
 from labkit.course.claims import claim
 from labkit.planner.compute import compute_time
-from labkit.planner.memory import FP32_GRADIENTS, MIXED, largest_model, state_bytes
+from labkit.planner.states import FP32_GRADIENTS, MIXED, largest_model, state_bytes
 from labkit.planner.traffic import Workload, data_parallel
 from labkit.presets import cluster
 from labkit.units import GB, format_bytes, format_share, format_size, format_time

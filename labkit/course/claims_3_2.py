@@ -8,8 +8,9 @@ from labkit.course import chapter3_tensor as tensor
 from labkit.course import chapter3_tensor_degree as degree
 from labkit.course.chapter2_topology import PARAMETERS, layer
 from labkit.course.claims import claim
-from labkit.planner.memory import MIXED, layer_activation_bytes, state_bytes
+from labkit.planner.activations import layer_activation_bytes
 from labkit.planner.placement import crossing_cost
+from labkit.planner.states import MIXED, state_bytes
 from labkit.planner.traffic import tensor_parallel
 from labkit.presets import cluster, model
 from labkit.strategies.communicator import tally

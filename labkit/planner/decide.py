@@ -12,10 +12,10 @@ import numpy as np
 
 from labkit.planner.candidates import TIGHT, Candidate, candidates, choose, worded
 from labkit.planner.factors import factor_two
-from labkit.planner.memory import state_bytes
 from labkit.planner.rank_parameters import layer_on_rank
 from labkit.planner.stage_memory import StageMemory, layer_on_plan
 from labkit.planner.stage_times import stage_forward, stage_transfer
+from labkit.planner.states import state_bytes
 from labkit.spec import Cluster, Plan, Transformer, problems
 from labkit.spec.checks import amount
 from labkit.spec.rule import counted

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from labkit.errors import InputRefused
-from labkit.planner.memory import layer_activation_bytes, state_bytes
+from labkit.planner.activations import layer_activation_bytes
 from labkit.planner.rank_parameters import STAGES, layers_on_rank, rank_parameters
+from labkit.planner.states import state_bytes
 from labkit.spec import Plan, Transformer
 from labkit.spec.checks import one_of
 from labkit.spec.rules import check_nouns

@@ -21,13 +21,14 @@ _BATCH = ("micro_batch", "global_batch", "accumulation")
 _CHOICES = {
     "zero": (0, 1, 2, 3),
     "recompute": RECOMPUTE,
+    "fused_attention": (False, True),
     "sequence_parallel": (False, True),
     "schedule": SCHEDULES,
     "context": CONTEXT,
     "balanced": (False, True),
     "replicate_kv": (False, True),
 }
-_ARRAYS = (*_DEGREES, *_BATCH, *_CHOICES, "etp", "vocabulary_multiple")
+_ARRAYS = (*_DEGREES, *_BATCH, *_CHOICES, "etp", "shard_ranks", "recompute_every", "vocabulary_multiple")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,9 @@ class Plan:
     give the third; of one alone, the global batch in one piece per replica, or one of the others with 1 for
     the rest. A third that does not come out whole is kept as it is, for the rules to point at.
 
-    ``zero``: stage of sharded data parallel, 0 to 3. ``recompute``: none, selective or full.
+    ``zero``: stage of sharded data parallel, 0 to 3, over all dp x cp ranks, or, hybrid, over ``shard_ranks``
+    of them with replicas across. ``recompute``: none, selective (the attention core) or full, which keeps the
+    input of every ``recompute_every``-th layer. ``fused_attention``: the scores are never stored.
     ``sequence_parallel``: norm and dropout split over the tensor-parallel ranks. ``schedule``: of the
     pipeline. ``stage_layers``: layers of each stage (of each virtual stage with ``v``), where they are not
     equal. ``context``: ring attention or all_to_all; ``balanced``: each rank takes an early and a late piece
@@ -68,7 +71,10 @@ class Plan:
     accumulation: int | None = None
     global_batch: int | None = None
     zero: int = 0
+    shard_ranks: int | None = None
     recompute: str = "none"
+    recompute_every: int = 1
+    fused_attention: bool = True
     sequence_parallel: bool = False
     schedule: str = "1f1b"
     stage_layers: tuple[int, ...] | None = None
@@ -82,7 +88,8 @@ class Plan:
         for name in _DEGREES:
             self._whole(name, 1)
         self._whole("vocabulary_multiple", 0)
-        for name in ("etp", *_BATCH):
+        self._whole("recompute_every", 1)
+        for name in ("etp", "shard_ranks", *_BATCH):
             if getattr(self, name) is not None:
                 self._whole(name, 1)
         for name, allowed in _CHOICES.items():

@@ -17,7 +17,7 @@ RECOMPUTE = ("none", "selective", "full")
 DEEPEST = 100_000  # layers; the lists that a plan gives of them stay short
 _AT_LEAST_ONE = ("layers", "hidden", "heads", "vocabulary", "sequence")
 _MAY_BE_LEFT_OUT = ("kv_heads", "head_dim", "ffn", "experts", "top_k", "learned_positions")
-_YES_OR_NO = ("gated", "tied", "bias", "qkv_bias", "embedding_norm", "qk_norm")
+_YES_OR_NO = ("gated", "tied", "bias", "qkv_bias", "embedding_norm", "qk_norm", "dropout")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +30,8 @@ class Transformer:
     head is the embedding. ``learned_positions``: rows of a position embedding, 0 for rotary and ALiBi.
     ``norm`` is ``layer`` (weight and bias) or ``rms`` (weight). ``bias``: on the attention matrices and the
     MLP; ``qkv_bias``: on query, key and value alone; ``qk_norm``: an RMS norm of each head's query and key
-    (Qwen3); ``embedding_norm``: one more norm after the embedding (BLOOM). ``sequence``: the usual training
-    length.
+    (Qwen3); ``embedding_norm``: one more norm after the embedding (BLOOM). ``dropout``: trained with dropout,
+    whose masks are kept. ``sequence``: the usual training length.
 
     Refused: numbers that are not whole or below 1, heads that kv heads do not divide, and a ``top_k`` that
     does not fit the experts.
@@ -60,6 +60,7 @@ class Transformer:
     learned_positions: int = 0
     embedding_norm: bool = False
     qk_norm: bool = False
+    dropout: bool = True
 
     def __post_init__(self):
         label(self.name, "the name of a model")

@@ -8,18 +8,19 @@ import pytest
 
 from labkit.errors import InputRefused
 from labkit.planner import (
+    activations,
     bill,
     candidates,
     decide,
     exposed,
     factors,
     levers,
-    memory,
     placement,
     plan_seats,
     rank_parameters,
     stage_memory,
     stage_times,
+    states,
     traffic,
 )
 from labkit.planner.compute import compute_time
@@ -43,7 +44,7 @@ OPTIONS = {
     "recompute": "none",
     "sequence_parallel": True,
 }
-STATES = {"n": 8, "stage": 1, "recipe": memory.MIXED}
+STATES = {"n": 8, "stage": 1, "recipe": states.MIXED}
 LAYER = {"sequence": 2048, "micro_batch": 1, "hidden": 64, "heads": 4, "tp": 1}
 LAYER |= {"sequence_parallel": False, "recompute": "none"}
 WORKLOAD = dict.fromkeys(
@@ -60,11 +61,11 @@ CALLS = [
     (exposed.exposed_seconds, {**ON_PLAN, "rows": None}),
     (factors.factor_two, ON_PLAN),
     (levers.levers, {"work": WORK, "cluster": NODES, "tp": 8, "dp": 8, "bucket": 25e6}),
-    (memory.Recipe, RECIPE),
-    (memory.state_bytes, {"parameters": 1e9, **STATES}),
-    (memory.largest_model, {"memory": 8e10, **STATES}),
-    (memory.smallest_ranks, {"parameters": 1e9, "memory": 8e10, "stage": 1, "recipe": memory.MIXED}),
-    (memory.layer_activation_bytes, LAYER),
+    (states.Recipe, RECIPE),
+    (states.state_bytes, {"parameters": 1e9, **STATES}),
+    (states.largest_model, {"memory": 8e10, **STATES}),
+    (states.smallest_ranks, {"parameters": 1e9, "memory": 8e10, "stage": 1, "recipe": states.MIXED}),
+    (activations.layer_activation_bytes, LAYER),
     (placement.placement, {"work": WORK, "cluster": NODES, "tp": 8, "dp": 8, "pp": 4, "budget": 0.1}),
     (placement.tensor_layer, {"work": WORK, "degree": 8, "link": NODES.intra}),
     (placement.host_link, {"cluster": NODES, "members": 8, **PORTS}),
