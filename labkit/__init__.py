@@ -14,6 +14,7 @@ _WHERE = {
     "Transformer": "labkit.spec",
     "Plan": "labkit.spec",
     "problems": "labkit.spec",
+    "memory": "labkit.planner.memory",
     "cluster": "labkit.presets",
     "model": "labkit.presets",
     "read_sweep": "labkit.evidence.sweep",

@@ -1,7 +1,7 @@
 """Sizes, times and rates: plain SI floats inside, three significant digits outside.
 
-Decimal units (kB, MB, GB) are powers of 1000; binary units (KiB, MiB, GiB) are powers of 1024 and are
-used only for message sizes, which come in powers of two.
+Decimal units (kB, MB, GB) are powers of 1000; binary units (KiB, MiB, GiB) are powers of 1024, used for
+what comes in powers of two: message sizes, and a card's memory as its driver reports it.
 """
 
 import math
@@ -59,6 +59,15 @@ def format_bytes(size: float) -> str:
     ('83.9 MB', '24.5 GB', '512 B')
     """
     return _scaled(size, [(TB, "TB"), (GB, "GB"), (MB, "MB"), (KB, "kB"), (1, "B")])
+
+
+def format_memory(size: float) -> str:
+    """Memory of a card in GB and, as drivers and estimators print it, in GiB.
+
+    >>> format_memory(80 * GiB), format_memory(13e9 * 16)
+    ('85.9 GB (80 GiB)', '208 GB (194 GiB)')
+    """
+    return f"{format_bytes(size)} ({digits(size / GiB)} GiB)"
 
 
 def format_size(size: float) -> str:

@@ -15,7 +15,7 @@ from labkit.planner.states import smallest_ranks, state_bytes
 from labkit.planner.traffic import Workload, bill, sharded
 from labkit.presets import cluster
 from labkit.spec import Cluster
-from labkit.units import format_bytes, format_share, format_time
+from labkit.units import GB, format_bytes, format_share, format_time
 
 PARAMETERS = 10e9
 CLUSTER = "a100-galvatron"
@@ -108,7 +108,6 @@ def lever_table(n=32, target=0.8) -> Table:
 
 def baseline_table() -> Table:
     """The fewest 80 GB cards that hold the model states of the job (activations come on top)."""
-    memory = cluster(CLUSTER).gpu.memory
     names = ("plain data parallel", "stage 1", "stage 2", "stage 3")
     return table(
         ("model states", "per card on 8 cards", "fewest cards of 80 GB"),
@@ -116,7 +115,7 @@ def baseline_table() -> Table:
             (
                 name,
                 format_bytes(state_bytes(PARAMETERS, 8, stage)),
-                _whole(smallest_ranks(PARAMETERS, memory, stage)),
+                _whole(smallest_ranks(PARAMETERS, 80 * GB, stage)),
             )
             for stage, name in enumerate(names)
         ),

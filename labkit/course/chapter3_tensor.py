@@ -124,16 +124,16 @@ def micro_batch_table(batch=64, t=8) -> Table:
     return table(heads, rows)
 
 
-def block_times(t=8):
-    """Seconds of one block, half a layer of the guide's 13 B, forward on preset a100.
+def block_times(t=8, machine: Cluster | None = None, micro_batch=4):
+    """Seconds of one block, half a layer of the guide's 13 B, forward on preset a100 unless another is given.
 
     Returns those of its products, those of its second matrix alone, and the all_reduce as a function of the
     share of the tensor that it carries.
     Forward is a third of a layer's compute. Of the 12 h^2 of a layer's products the second matrices have h^2
     (attention) and 4 h^2 (MLP): 5 of 12 in the mean block.
     """
-    machine = cluster("a100")
-    work = replace(layer(), layers=1, parameters=PARAMETERS / layer().layers)
+    machine = machine or cluster("a100")
+    work = replace(layer(micro_batch), layers=1, parameters=PARAMETERS / layer().layers)
 
     def all_reduce(share: float) -> float:
         piece = replace(work, micro_batch=work.micro_batch * share)

@@ -94,7 +94,7 @@ def degrees_table(machine: str = "a100") -> Table:
     for name in ("llama2-7b", "guide-13b", "llama2-70b", "llama3.1-8b", "gpt3-175b"):
         of = model(name)
         legal = legal_degrees(of, 32)
-        fits = smallest_degree(of, card.gpu.memory, "states and activations")
+        fits = smallest_degree(of, card.gpu.usable, "states and activations")
         within = fits is not None and fits <= card.domain
         rows.append(
             (

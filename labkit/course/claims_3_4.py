@@ -181,7 +181,7 @@ def the_reasonable_cut():
         f"{size} at micro-batch {batch}"
         for size in hybrid.FAMILY
         for batch in hybrid.MICRO_BATCHES
-        if hybrid.judged(hybrid.family_model(size), batch, recompute="none") == "8 x 4 x 2"
+        if hybrid.judged(hybrid.family_model(size), batch, **hybrid.ALL_KEPT) == "8 x 4 x 2"
     ]
     return (
         f"32 x 80 GB hold at most {digits(most / 1e9)} B at 16 B; 13 B take {format_bytes(states)} of states "

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from labkit.errors import InputRefused
-from labkit.planner.stage_memory import StageMemory, peak_memory
+from labkit.planner.memory import RankMemory, memory
 from labkit.spec import Cluster, Plan, Transformer
 from labkit.spec.checks import amount, noun, whole
 from labkit.spec.rule import IMPOSSIBLE, counted, divisors, listed
@@ -26,7 +26,7 @@ class Candidate:
     tp: int
     pp: int
     dp: int
-    memory: StageMemory
+    memory: RankMemory
     layers: float
     whole_batch: bool
     options: dict = field(repr=False)
@@ -55,6 +55,7 @@ def candidates(
     micro_batch: int = 1,
     zero: int = 0,
     recompute: str = "none",
+    fused_attention: bool = True,
     sequence_parallel: bool = False,
 ) -> list[Candidate]:
     """All cuts of the model over the whole cluster, tp from the domain's divisors, the rest to dp.
@@ -70,6 +71,7 @@ def candidates(
         "micro_batch": whole(micro_batch, "micro_batch of a plan"),
         "zero": zero,
         "recompute": recompute,
+        "fused_attention": fused_attention,
         "sequence_parallel": sequence_parallel,
     }
     if not Plan(**options).single or np.ndim(cluster.n_gpus) or np.ndim(cluster.domain):
@@ -97,13 +99,14 @@ def candidates(
         if rule.severity == IMPOSSIBLE
     }
     legal = ~np.any([mask for name, mask in broken.items() if name not in ("batch", "layers")], axis=0)
-    memory = peak_memory(model, plans)
+    fullest = memory(model, cluster, plans).at_peak
+    sums = fullest.states, fullest.activations, fullest.others
     found = []
     for i in np.flatnonzero(legal).tolist():
         fields = {name: value[i].item() if np.ndim(value) else value for name, value in own.items()}
         one = Candidate(
             *cuts[i].tolist(),
-            StageMemory(float(memory.states[i]), float(memory.activations[i])),
+            RankMemory(*(float(np.asarray(part)[i]) for part in sums)),
             model.layers / float(pp[i]),
             not broken["batch"][i],
             fields,
@@ -123,7 +126,8 @@ def _uneven(model, cluster, one: Candidate) -> Candidate:
     layers = next(way["stage_layers"] for way in ways if "stage_layers" in way)
     options = {**one.options, "stage_layers": layers}
     plan = Plan(tp=one.tp, pp=one.pp, dp=one.dp, **options)
-    return Candidate(one.tp, one.pp, one.dp, peak_memory(model, plan), max(layers), one.whole_batch, options)
+    held = memory(model, cluster, plan).at_peak
+    return Candidate(one.tp, one.pp, one.dp, held, max(layers), one.whole_batch, options)
 
 
 def choose(model: Transformer, cluster: Cluster, tried: list[Candidate], capacity: float) -> Candidate:
@@ -179,13 +183,14 @@ def preference(cut: Candidate) -> tuple:
     return cut.thin, cut.starved, cut.tp, cut.pp
 
 
-def worded(memory: StageMemory) -> str:
+def worded(memory: RankMemory) -> str:
     """Memory as a sum in words.
 
-    >>> worded(StageMemory(5e9, 1e9))
-    '5 GB of states + 1 GB of activations = 6 GB'
+    >>> worded(RankMemory(5e9, 1e9)), worded(RankMemory(5e9, 1e9, 2e9))[-33:]
+    ('5 GB of states + 1 GB of activations = 6 GB', 'activations + 2 GB besides = 8 GB')
     """
+    besides = f" + {format_bytes(memory.others)} besides" if memory.others else ""
     return (
-        f"{format_bytes(memory.states)} of states + {format_bytes(memory.activations)} of activations = "
-        f"{format_bytes(memory.total)}"
+        f"{format_bytes(memory.states)} of states + {format_bytes(memory.activations)} of activations"
+        f"{besides} = {format_bytes(memory.total)}"
     )

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from labkit.planner.activations import layer_on_plan
 from labkit.planner.candidates import TIGHT, Candidate, candidates, choose, worded
 from labkit.planner.factors import factor_two
+from labkit.planner.memory import RankMemory
 from labkit.planner.rank_parameters import layer_on_rank
-from labkit.planner.stage_memory import StageMemory, layer_on_plan
 from labkit.planner.stage_times import stage_forward, stage_transfer
 from labkit.planner.states import state_bytes
 from labkit.spec import Cluster, Plan, Transformer, problems
@@ -47,7 +48,7 @@ class Decision:
 
     title: str
     plan: Plan
-    memory: StageMemory
+    memory: RankMemory
     steps: tuple[Step, ...]
     warnings: tuple[str, ...]
     needs: str
@@ -78,17 +79,17 @@ def decide(
     *,
     zero: int = 0,
     recompute: str = "selective",
+    fused_attention: bool = True,
     sequence_parallel: bool = True,
     max_memory: float | None = None,
 ) -> Decision:
     """The plan that the four steps lead to on all GPUs of the cluster, in plain 1F1B.
 
     The smallest tensor-parallel degree inside the domain with which some pipeline fits in ``max_memory``
-    bytes a card (the card's own unless given: leave room for workspace and buffers yourself), then the fewest
-    stages; more stages than micro-batches, or stages of fewer than 4 layers, only where nothing else fits.
-    ``selective`` recompute keeps no attention scores, as a fused attention does. Activations are those of a
-    dense layer with an MLP of 4 h: experts and gated MLPs keep more than it says. Refused: a model that does
-    not fit however it is cut, and a global batch that no cut can share.
+    bytes a card (all that the card leaves to a job, unless given), then the fewest stages; more stages than
+    micro-batches, or stages of fewer than 4 layers, only where nothing else fits.
+    Attention scores are kept where nothing is recomputed and attention is not fused. Refused: a model that
+    does not fit however it is cut, and a global batch that no cut can share.
 
     >>> from labkit.spec import Gpu, Link
     >>> card = Gpu("80 GB card", 80e9, {"bf16": 312e12}, 0.5)
@@ -99,7 +100,7 @@ def decide(
     (1, 4, 16, 'nothing')
     """
     check_nouns(model=model, cluster=cluster)
-    capacity = cluster.gpu.memory if max_memory is None else max_memory
+    capacity = cluster.gpu.usable if max_memory is None else max_memory
     amount(capacity, "max_memory, in bytes of a card,", endless=True, arrays=False)
     tried = candidates(
         model,
@@ -108,6 +109,7 @@ def decide(
         micro_batch=micro_batch,
         zero=zero,
         recompute=recompute,
+        fused_attention=fused_attention,
         sequence_parallel=sequence_parallel,
     )
     chosen = choose(model, cluster, tried, capacity)
@@ -128,9 +130,9 @@ def decide(
     return Decision(title, plan, chosen.memory, steps, warnings, needs, tuple(tried))
 
 
-def _layer(model, plan) -> StageMemory:
+def _layer(model, plan) -> RankMemory:
     """One layer alone: its states, unsharded, and the activations of one micro-batch."""
-    return StageMemory(state_bytes(layer_on_rank(model, plan).total), layer_on_plan(model, plan))
+    return RankMemory(state_bytes(layer_on_rank(model, plan).total), layer_on_plan(model, plan))
 
 
 def _what_tensor_parallel_is_for(model, tried, chosen, capacity):

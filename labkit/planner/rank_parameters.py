@@ -89,11 +89,11 @@ def layers_on_rank(model: Transformer, plan: Plan, stage: str):
     if plan.stage_layers is None:
         each = model.layers / pp
         return plain(np.where((pp < 3) & (stage == "interior"), 0.0, each))
-    ranks = _given_layers(model, plan)
+    ranks = given_layers(model, plan)
     return {"first": ranks[0], "last": ranks[-1], "interior": ranks[1:-1].max(initial=0.0)}[stage].item()
 
 
-def _given_layers(model: Transformer, plan: Plan) -> np.ndarray:
+def given_layers(model: Transformer, plan: Plan) -> np.ndarray:
     """Layers of each rank of a pipeline, where the plan names those of its stages."""
     if any(np.ndim(part) for part in (plan.pp, plan.v, plan.schedule)):
         raise InputRefused("stage_layers are those of one pipeline; give single pp, v and schedule")
@@ -110,31 +110,53 @@ def _given_layers(model: Transformer, plan: Plan) -> np.ndarray:
     return ranks
 
 
+def has_ends(plan: Plan, first, last) -> tuple[np.ndarray, np.ndarray]:
+    """Whether a rank holds the embedding, and whether it holds the head: first and last stage of a pipeline.
+
+    ``first`` and ``last``: whether it is the pipeline's first rank, or its last, arrays as well.
+    """
+    first, last = np.asarray(first), np.asarray(last)
+    one, folded = np.asarray(plan.pp) == 1, np.asarray(plan.schedule) == "zb-v"
+    both_ends = (one & (first | last)) | (folded & first)
+    return both_ends | first, both_ends | (last & ~folded)
+
+
+def end_parameters(model: Transformer, plan: Plan, embeds, predicts) -> RankParameters:
+    """Parameters beside the layers on a rank that ``embeds``, ``predicts`` or both; these may be arrays.
+
+    The vocabulary is padded as the plan pads it; tied ends on one rank share the matrix.
+    """
+    check_nouns(model=model, plan=plan)
+    embeds, predicts = (np.asarray(one_of((False, True), end, "an end")) for end in (embeds, predicts))
+    matrix = np.asarray(plan.padded_vocabulary(model.vocabulary)) * model.hidden / np.asarray(plan.tp, float)
+    matrices = embeds * 1.0 + predicts * np.where(model.tied & embeds, 0.0, 1.0)
+    parts = model.parts()
+    norm = parts["other norms"] / (2 if model.embedding_norm else 1)
+    return RankParameters(
+        plain(matrices * matrix),
+        plain(embeds * (norm * model.embedding_norm) + predicts * norm),
+        0.0,
+        positions=plain(embeds * float(parts["positions"])),
+    )
+
+
 def rank_parameters(model: Transformer, plan: Plan, stage: str) -> RankParameters:
     """Parameters on a rank of the ``first``, fullest ``interior`` or ``last`` stage; of array plans, arrays.
 
-    The vocabulary is padded as the plan pads it. A pipeline of one stage is first and last at once.
+    A pipeline of one stage is first and last at once.
 
     >>> gpt = Transformer("small", layers=4, hidden=64, heads=4, vocabulary=1000, sequence=128)
     >>> rank_parameters(gpt, Plan(vocabulary_multiple=1), "first").total == gpt.parameters
     True
     """
     layer, layers = layer_on_rank(model, plan), np.asarray(layers_on_rank(model, plan, stage))
-    one, folded = np.asarray(plan.pp) == 1, np.asarray(plan.schedule) == "zb-v"
-    first, last = stage == "first", stage == "last"
-    both_ends = (one & (first | last)) | (folded & first)
-    embeds, predicts = both_ends | first, both_ends | (last & ~folded)
-    matrix = np.asarray(plan.padded_vocabulary(model.vocabulary)) * model.hidden / np.asarray(plan.tp, float)
-    matrices = embeds * 1.0 + predicts * np.where(model.tied & both_ends, 0.0, 1.0)
-    parts = model.parts()
-    norm = parts["other norms"] / (2 if model.embedding_norm else 1)
-    at_ends = embeds * (norm * model.embedding_norm) + predicts * norm
+    ends = end_parameters(model, plan, *has_ends(plan, stage == "first", stage == "last"))
     return RankParameters(
-        plain(layers * layer.split + matrices * matrix),
-        plain(layers * layer.whole + at_ends),
+        plain(layers * layer.split + ends.split),
+        plain(layers * layer.whole + ends.whole),
         plain(layers * layer.experts),
         plain(layers * layer.copied),
-        plain(embeds * float(parts["positions"])),
+        ends.positions,
     )
 
 

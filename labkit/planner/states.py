@@ -8,6 +8,7 @@ from labkit.collectives.place import check_ranks
 from labkit.spec.checks import amount, noun, one_of
 from labkit.units import plain
 
+_STAGE = "the sharding stage (0: plain data parallel)"
 _CARD = "the memory of a card, in bytes,"
 
 
@@ -15,12 +16,15 @@ _CARD = "the memory of a card, in bytes,"
 class Recipe:
     """A precision recipe: bytes per parameter of each model state.
 
-    ``weights`` and ``gradients`` are those of the forward and backward pass, ``master`` the optimizer's own
-    copy of the weights, then Adam's two moments. Refused: a negative number, and nothing at all.
+    ``weights`` and ``gradients`` are those of the forward and backward pass, ``accumulation`` a copy of the
+    gradients in higher precision into which micro-batches are added, ``master`` the optimizer's own copy of
+    the weights, then Adam's two moments. The copy is sharded with the gradients. Refused: a negative number,
+    and nothing at all.
     """
 
     weights: float = 2.0
     gradients: float = 2.0
+    accumulation: float = 0.0
     master: float = 4.0
     first_moment: float = 4.0
     second_moment: float = 4.0
@@ -36,14 +40,22 @@ class Recipe:
         return self.master + self.first_moment + self.second_moment
 
     @property
+    def all_gradients(self) -> float:
+        """Bytes per parameter of the gradients and of the copy in which they are accumulated."""
+        return self.gradients + self.accumulation
+
+    @property
     def total(self) -> float:
         """Bytes per parameter of all states."""
-        return self.weights + self.gradients + self.optimizer
+        return self.weights + self.all_gradients + self.optimizer
 
 
-# Mixed precision as in "ZeRO" (2020), section 3.1: 2 + 2 + 12. Frameworks often keep and reduce gradients in
-# fp32, 2 + 4 + 12. Training in fp32 needs no second copy of the weights, 4 + 4 + 8.
-MIXED, FP32_GRADIENTS, FP32 = Recipe(), Recipe(gradients=4.0), Recipe(weights=4.0, gradients=4.0, master=0.0)
+# Mixed precision as in "ZeRO" (2020), section 3.1: 2 + 2 + 12. Many frameworks keep and reduce gradients in
+# fp32, 2 + 4 + 12 (the 18 bytes of Megatron-LM's distributed optimizer); some add 16-bit gradients up in an
+# fp32 copy, 2 + 2 + 4 + 12 (DeepSpeed with bf16). Training in fp32 needs no second copy of the weights,
+# 4 + 4 + 8.
+MIXED, FP32_GRADIENTS, FP32_ACCUMULATION = Recipe(), Recipe(gradients=4.0), Recipe(accumulation=4.0)
+FP32 = Recipe(weights=4.0, gradients=4.0, master=0.0)
 
 
 def state_bytes(parameters, n=1, stage=0, recipe: Recipe = MIXED):
@@ -57,8 +69,23 @@ def state_bytes(parameters, n=1, stage=0, recipe: Recipe = MIXED):
     >>> [state_bytes(13e9, 8, stage, FP32_GRADIENTS) / 1e9 for stage in (0, 1)]
     [234.0, 97.5]
     """
-    kept, divided = _kept_and_divided(parameters, stage, recipe)
-    return plain(kept + divided / check_ranks(n))
+    each = bytes_by_state(n, stage, recipe)
+    return plain(amount(parameters, "the number of parameters") * sum(map(np.asarray, each.values())))
+
+
+def bytes_by_state(n=1, stage=0, recipe: Recipe = MIXED) -> dict:
+    """Bytes per parameter on one of ``n`` ranks of ``parameters``, ``gradients`` and ``optimizer_states``.
+
+    >>> bytes_by_state(8, 2)
+    {'parameters': 2.0, 'gradients': 0.25, 'optimizer_states': 1.5}
+    """
+    noun(recipe, Recipe, "the recipe")
+    stage, n = one_of((0, 1, 2, 3), stage, _STAGE), check_ranks(n)
+    return {
+        "parameters": plain(recipe.weights / np.where(stage >= 3, n, 1)),
+        "gradients": plain(recipe.all_gradients / np.where(stage >= 2, n, 1)),
+        "optimizer_states": plain(recipe.optimizer / np.where(stage >= 1, n, 1)),
+    }
 
 
 def largest_model(memory, n=1, stage=0, recipe: Recipe = MIXED):
@@ -92,8 +119,8 @@ def _kept_and_divided(parameters, stage, recipe):
     """Bytes of states that every rank keeps whole, and bytes that the ranks divide among them."""
     noun(recipe, Recipe, "the recipe")
     parameters = amount(parameters, "the number of parameters")
-    stage = one_of((0, 1, 2, 3), stage, "the sharding stage (0: plain data parallel)")
+    stage = one_of((0, 1, 2, 3), stage, _STAGE)
     divided = (
-        recipe.optimizer * (stage >= 1) + recipe.gradients * (stage >= 2) + recipe.weights * (stage >= 3)
+        recipe.optimizer * (stage >= 1) + recipe.all_gradients * (stage >= 2) + recipe.weights * (stage >= 3)
     )
     return parameters * (recipe.total - divided), parameters * divided

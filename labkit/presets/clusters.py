@@ -15,7 +15,7 @@ from labkit.presets.files import (
 )
 from labkit.spec import Cluster, Gpu, Link
 from labkit.spec.checks import label, whole
-from labkit.units import GB
+from labkit.units import GB, GiB
 
 _PRECISIONS = ("bf16", "fp16", "tf32", "fp32", "fp64", "fp8", "fp4")
 
@@ -34,11 +34,11 @@ def cluster(id: str | os.PathLike, nodes: int = 1) -> Cluster:
 
     Links carry both figures: ``bandwidth`` is what was reached in practice, ``rated`` the vendor's. ``inter``
     is one port of a host. ``sources`` says where each figure is from (keys as in the file,
-    ``"intra.reached_GBps"``, ``"gpu.memory_GB"``).
+    ``"intra.reached_GBps"``, ``"gpu.memory_GiB"``).
 
     A reader's own file has the keys of ``data/hardware.toml``: one ``[cluster.NAME]`` with its ``intra`` and
-    ``inter`` tables, and a ``[gpu.NAME]`` unless ``gpu`` names a shipped one. Sources and ``rated_GBps`` may
-    be left out there.
+    ``inter`` tables, and a ``[gpu.NAME]`` unless ``gpu`` names a shipped one. Sources, ``rated_GBps`` and
+    ``reserve_GB`` may be left out there.
 
     Raises InputRefused for an unknown id (with the nearest one), for a number of nodes below 1, and for a
     file that cannot be read, is too large, or has a missing, unknown or senseless entry.
@@ -109,12 +109,17 @@ def _gpu(name: str, gpus: dict, where: str) -> tuple[Gpu, dict[str, str]]:
     label(name, f"the name of a GPU in {where}")
     at = f"[gpu.{name}]"
     table = sub_table(gpus, name, where, "gpu.")
+    if "memory_GB" in table:
+        raise InputRefused(
+            f"{where}: {at} has memory_GB, the size on the label; write memory_GiB, what nvidia-smi reports "
+            "in MiB / 1024"
+        )
     check_keys(
         table,
         where,
         at,
-        required={"name", "memory_GB", "memory_bandwidth_GBps", "peak_TFLOPs", "reached_share"},
-        optional={"sources"},
+        required={"name", "memory_GiB", "memory_bandwidth_GBps", "peak_TFLOPs", "reached_share"},
+        optional={"reserve_GB", "sources"},
     )
     label(table["name"], f"{where}: the name under {at}")
     peaks = sub_table(table, "peak_TFLOPs", where, f"gpu.{name}.")
@@ -122,9 +127,17 @@ def _gpu(name: str, gpus: dict, where: str) -> tuple[Gpu, dict[str, str]]:
     check_keys(peaks, where, peaks_at, required=set(), optional=set(_PRECISIONS))
     if not peaks:
         raise InputRefused(f"{where}: {peaks_at} is empty; give at least one of {', '.join(_PRECISIONS)}")
+    memory = number(table, "memory_GiB", where, at, above=0) * GiB
+    reserve = number({"reserve_GB": 0.0} | table, "reserve_GB", where, at, least=0) * GB
+    if reserve >= memory:
+        raise InputRefused(
+            f"{where}: {at} has reserve_GB = {reserve / GB:g} of memory_GiB = {memory / GiB:g}; "
+            "it must leave something of the memory"
+        )
     gpu = Gpu(
         name=table["name"],
-        memory=number(table, "memory_GB", where, at, above=0) * GB,
+        memory=memory,
+        reserve=reserve,
         peak={key: number(peaks, key, where, peaks_at, above=0) * 1e12 for key in peaks},
         reached=number(table, "reached_share", where, at, above=0, most=1),
         memory_bandwidth=number(table, "memory_bandwidth_GBps", where, at, above=0) * GB,

@@ -10,7 +10,7 @@ from pathlib import Path
 from labkit.errors import InputRefused
 from labkit.presets.files import read_bounded
 from labkit.spec import Transformer
-from labkit.spec.checks import shown, whole
+from labkit.spec.checks import amount, shown, whole
 
 # Our name -> the key of config.json; the newer families share these.
 _KEYS = {
@@ -80,6 +80,8 @@ _MUST_BE = {
 # Whether attention has biases where a family can have both: the only values this module counts right.
 _ATTENTION_BIAS = dict.fromkeys(set(_FAMILIES) - {"gpt2", "bloom"}, (False, None))
 _ATTENTION_BIAS["gpt_neox"] = (True, None)
+# Dropout after attention and MLP, whose masks a training run keeps; without a key only GPT-2 has some.
+_DROPOUT = ("resid_pdrop", "hidden_dropout")
 _WITH_A_HEAD = ("ForCausalLM", "LMHeadModel")  # how the classes with an output head are called
 
 
@@ -104,8 +106,9 @@ def read(path: Path) -> Transformer:
     tied = config.get("tie_word_embeddings", usual["tied"])
     if not isinstance(tied, bool):
         raise InputRefused(f"{path.name} has tie_word_embeddings = {shown(tied)}; write true or false")
+    said = {**usual, "tied": tied, "dropout": _dropout(config, family, path.name)}
     try:
-        return Transformer(_name(config, family), **shape, **{**usual, "tied": tied})
+        return Transformer(_name(config, family), **shape, **said)
     except InputRefused as refusal:
         raise InputRefused(f"{path.name}: {refusal}") from None
 
@@ -146,6 +149,15 @@ def _name(config: dict, family: str) -> str:
     name = config.get("_name_or_path")
     name = name.rstrip("/").rpartition("/")[2] if isinstance(name, str) else ""
     return name if name.isprintable() and 0 < len(name) <= 60 else family
+
+
+def _dropout(config: dict, family: str, where: str) -> bool:
+    """Whether the model is trained with dropout after its blocks."""
+    given = {key: config[key] for key in _DROPOUT if config.get(key) is not None}
+    for key, value in given.items():
+        if amount(value, f"{where}: {key}", zero=True, arrays=False) >= 1:
+            raise InputRefused(f"{where}: {key} is {shown(value)}; give a share from 0 up to below 1")
+    return any(given.values()) if given else family == "gpt2"
 
 
 def _whole(config: dict, key: str, name: str, family: str, where: str) -> int | None:

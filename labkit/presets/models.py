@@ -11,7 +11,7 @@ from labkit.spec.checks import label
 
 _REQUIRED = {"layers", "hidden", "heads", "vocabulary", "sequence"}
 _WHOLE = {*_REQUIRED, "kv_heads", "head_dim", "ffn", "experts", "top_k", "learned_positions"}
-_YES_OR_NO = {"gated", "tied", "bias", "qkv_bias", "qk_norm", "embedding_norm"}
+_YES_OR_NO = {"gated", "tied", "bias", "qkv_bias", "qk_norm", "embedding_norm", "dropout"}
 _NOT_SHAPE = {"source", "parameters"}
 
 

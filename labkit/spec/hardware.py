@@ -32,13 +32,21 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """One accelerator: memory in bytes, dense peak FLOP/s by precision, the share that big products reach."""
+    """One accelerator: memory in bytes, dense peak FLOP/s by precision, the share that big products reach.
+
+    ``memory`` is what the driver reports. ``reserve`` bytes of it no tensor can have: what the driver keeps,
+    and the CUDA context with its kernels. A plan has to fit in the rest, ``usable``.
+
+    >>> Gpu("80 GiB", 80 * 2**30, {"bf16": 312e12}, 0.8, reserve=1.9e9).usable / 1e9
+    83.99934592
+    """
 
     name: str
     memory: float
     peak: dict[str, float]
     reached: float
     memory_bandwidth: float | None = None
+    reserve: float = 0.0
 
     def __post_init__(self):
         label(self.name, "the name of a GPU")
@@ -51,6 +59,17 @@ class Gpu:
             raise InputRefused("the reached share of a GPU's peak is above 1; give a share above 0 up to 1")
         if self.memory_bandwidth is not None:
             amount(self.memory_bandwidth, "memory bandwidth of a GPU, in bytes/s,")
+        amount(self.reserve, "the reserve of a GPU's memory, in bytes,", zero=True)
+        broadcasting({"memory": np.shape(self.memory), "reserve": np.shape(self.reserve)}, "one GPU")
+        if np.any(np.asarray(self.reserve) >= self.memory):
+            raise InputRefused(
+                "the reserve of a GPU leaves nothing of its memory; give a reserve below the memory, in bytes"
+            )
+
+    @property
+    def usable(self) -> float:
+        """Bytes that tensors and buffers of a program can have: ``memory`` less ``reserve``."""
+        return self.memory - self.reserve
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ A plan says what is wanted; whether it works for a model on a cluster is what ``
 Every number may be an array: then one Plan holds many plans, and everything computed from it broadcasts.
 """
 
+from copy import copy
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -28,7 +29,16 @@ _CHOICES = {
     "balanced": (False, True),
     "replicate_kv": (False, True),
 }
-_ARRAYS = (*_DEGREES, *_BATCH, *_CHOICES, "etp", "shard_ranks", "recompute_every", "vocabulary_multiple")
+_ARRAYS = (
+    *_DEGREES,
+    *_BATCH,
+    *_CHOICES,
+    "etp",
+    "shard_ranks",
+    "prefetch",
+    "recompute_every",
+    "vocabulary_multiple",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +55,9 @@ class Plan:
     the rest. A third that does not come out whole is kept as it is, for the rules to point at.
 
     ``zero``: stage of sharded data parallel, 0 to 3, over all dp x cp ranks, or, hybrid, over ``shard_ranks``
-    of them with replicas across. ``recompute``: none, selective (the attention core) or full, which keeps the
-    input of every ``recompute_every``-th layer. ``fused_attention``: the scores are never stored.
+    of them with replicas across; ``prefetch``: layers whose parameters stage 3 gathers ahead. ``recompute``:
+    none, selective (the attention core) or full, which keeps the input of every ``recompute_every``-th layer.
+    ``fused_attention``: attention scores are never stored.
     ``sequence_parallel``: norm and dropout split over the tensor-parallel ranks. ``schedule``: of the
     pipeline. ``stage_layers``: layers of each stage (of each virtual stage with ``v``), where they are not
     equal. ``context``: ring attention or all_to_all; ``balanced``: each rank takes an early and a late piece
@@ -72,6 +83,7 @@ class Plan:
     global_batch: int | None = None
     zero: int = 0
     shard_ranks: int | None = None
+    prefetch: int = 1
     recompute: str = "none"
     recompute_every: int = 1
     fused_attention: bool = True
@@ -87,8 +99,8 @@ class Plan:
     def __post_init__(self):
         for name in _DEGREES:
             self._whole(name, 1)
-        self._whole("vocabulary_multiple", 0)
-        self._whole("recompute_every", 1)
+        for name, least in (("vocabulary_multiple", 0), ("prefetch", 0), ("recompute_every", 1)):
+            self._whole(name, least)
         for name in ("etp", "shard_ranks", *_BATCH):
             if getattr(self, name) is not None:
                 self._whole(name, 1)
@@ -160,6 +172,19 @@ class Plan:
             if len(batch) < 2 and name not in batch and np.all(getattr(self, name) % 1 == 0):
                 batch[name] = getattr(self, name)
         return replace(self, **{**dict.fromkeys(_BATCH), **changes, **batch})
+
+    def with_axis(self) -> "Plan":
+        """This plan with one more axis, of length 1, behind those of its arrays: for stages to stand along.
+
+        >>> Plan(pp=np.array([2, 4]), accumulation=8).with_axis().pp.shape
+        (2, 1)
+        """
+        wider = copy(self)  # not made anew: a batch that does not come out whole is kept as it is
+        for name in _ARRAYS:
+            value = getattr(self, name)
+            if np.ndim(value):
+                object.__setattr__(wider, name, value[..., None])
+        return wider
 
     @property
     def single(self) -> bool:

@@ -11,14 +11,17 @@ from labkit.planner import (
     activations,
     bill,
     candidates,
+    conventions,
     decide,
     exposed,
     factors,
+    in_flight,
     levers,
+    memory,
     placement,
     plan_seats,
     rank_parameters,
-    stage_memory,
+    recompute,
     stage_times,
     states,
     traffic,
@@ -42,15 +45,27 @@ OPTIONS = {
     "micro_batch": 1,
     "zero": 0,
     "recompute": "none",
+    "fused_attention": True,
     "sequence_parallel": True,
 }
 STATES = {"n": 8, "stage": 1, "recipe": states.MIXED}
 LAYER = {"sequence": 2048, "micro_batch": 1, "hidden": 64, "heads": 4, "tp": 1}
 LAYER |= {"sequence_parallel": False, "recompute": "none"}
+CHECKPOINTED = {"layers": 32, "boundary": 2.0, "layer": 34.0}
 WORKLOAD = dict.fromkeys(
     ("parameters", "layers", "hidden", "sequence", "micro_batch", "micro_batches", "bytes_per_element"), 2
 )
-RECIPE = dict.fromkeys(("weights", "gradients", "master", "first_moment", "second_moment"), 2.0)
+CONVENTIONS = {
+    "recipe": states.MIXED,
+    "packed_qkv": True,
+    "copied_gradients": False,
+    "slack": 0.05,
+    "imbalance": 1.0,
+}
+CONVENTIONS |= dict.fromkeys(("logit_bytes", "workspace", "communicator"), 6.0)
+RECIPE = dict.fromkeys(
+    ("weights", "gradients", "accumulation", "master", "first_moment", "second_moment"), 2.0
+)
 CALLS = [
     (bill.step_bill, {**ON_PLAN, "gradient_bytes_per_element": 2.0, "bucket": None}),
     (bill.bytes_by_strategy, {"rows": ROWS}),
@@ -62,6 +77,7 @@ CALLS = [
     (factors.factor_two, ON_PLAN),
     (levers.levers, {"work": WORK, "cluster": NODES, "tp": 8, "dp": 8, "bucket": 25e6}),
     (states.Recipe, RECIPE),
+    (states.bytes_by_state, STATES),
     (states.state_bytes, {"parameters": 1e9, **STATES}),
     (states.largest_model, {"memory": 8e10, **STATES}),
     (states.smallest_ranks, {"parameters": 1e9, "memory": 8e10, "stage": 1, "recipe": states.MIXED}),
@@ -77,9 +93,20 @@ CALLS = [
     (rank_parameters.layer_on_rank, HELD),
     (rank_parameters.rank_parameters, {**HELD, "stage": "first"}),
     (rank_parameters.fullest, HELD),
-    (stage_memory.layer_on_plan, HELD),
-    (stage_memory.stage_memory, {**HELD, "stage": "last"}),
-    (stage_memory.peak_memory, HELD),
+    (recompute.checkpointed_bytes, {**CHECKPOINTED, "every": 4, "in_flight": 2}),
+    (recompute.checkpoints, {"layers": 32, "every": 4}),
+    (recompute.best_every, {**CHECKPOINTED, "in_flight": 2}),
+    (recompute.closed_form_every, {**CHECKPOINTED, "in_flight": 2}),
+    (recompute.extra_compute, {"model": MODEL, "recompute": "full", "sequence": 2048}),
+    (recompute.break_even_share, {"extra": 0.3, "growth": 4}),
+    (recompute.recursive_recompute, {"layers": 32, "parts": 2}),
+    (recompute.recursive_recompute(8).held, {"boundary": 2.0, "layer": 34.0}),
+    (activations.layer_on_plan, HELD),
+    (conventions.Conventions, CONVENTIONS),
+    (in_flight.in_flight, {"plan": PLAN, "rank": 0}),
+    (activations.layer_activations, {**HELD, "packed_qkv": True, "imbalance": 1.0}),
+    (rank_parameters.end_parameters, {**HELD, "embeds": True, "predicts": False}),
+    (memory.memory, {**ON_PLAN, "conventions": conventions.USUAL}),
     (stage_times.pipeline_times, {**NOUNS, "p": 4, "v": 1, "micro_batch": 1, "layers": None, "head": "last"}),
     (stage_times.stage_forward, ON_PLAN),
     (stage_times.stage_transfer, ON_PLAN),

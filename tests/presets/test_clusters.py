@@ -19,7 +19,8 @@ SHIPPED = tomllib.loads(data_path("hardware.toml").read_text(encoding="utf-8"))
 OWN = """
 [gpu.mine]
 name = "Mine"
-memory_GB = 24
+memory_GiB = 24
+reserve_GB = 1.5
 memory_bandwidth_GBps = 500
 peak_TFLOPs = { bf16 = 100, fp8 = 200 }
 reached_share = 0.5
@@ -73,7 +74,8 @@ def test_every_preset_loads_and_reaches_no_more_than_it_is_rated(id):
         assert link.rated is None or link.bandwidth <= link.rated
     assert c.intra.alpha < c.inter.alpha
     assert 0 < c.gpu.reached < 1
-    assert {"gpu.memory_GB", "intra.reached_GBps", "inter.alpha_us", "nics_per_node"} <= set(c.sources)
+    sourced = {"gpu.memory_GiB", "gpu.reserve_GB", "intra.reached_GBps", "inter.alpha_us", "nics_per_node"}
+    assert sourced <= set(c.sources)
 
 
 @pytest.mark.parametrize(
@@ -177,9 +179,16 @@ def test_own_file_is_read_as_written(tmp_path):
         assert (c.name, c.nodes, c.gpus_per_node, c.nics_per_node, c.domain) == ("desk", 4, 2, 1, 2)
         assert c.intra == Link(3e-6, 20e9, None)
         assert c.inter == Link(10e-6, 11e9, 12.5e9)
-        assert (c.gpu.name, c.gpu.memory, c.gpu.reached) == ("Mine", 24e9, 0.5)
+        assert (c.gpu.name, c.gpu.reached) == ("Mine", 0.5)
+        assert (c.gpu.memory, c.gpu.reserve, c.gpu.usable) == (24 * 2**30, 1.5e9, 24 * 2**30 - 1.5e9)
         assert c.gpu.peak == {"bf16": 100e12, "fp8": 200e12}
         assert c.sources == {"inter.reached_GBps": "measured on Tuesday"}
+
+
+def test_a_file_without_a_reserve_reserves_nothing(tmp_path):
+    path = tmp_path / "desk.toml"
+    path.write_text(OWN.replace("reserve_GB = 1.5\n", ""))
+    assert cluster(path).gpu.usable == cluster(path).gpu.memory == 24 * 2**30
 
 
 def test_own_file_may_name_a_shipped_gpu(tmp_path):
@@ -215,6 +224,10 @@ def test_a_shipped_preset_comes_back_from_its_own_file(id, tmp_path):
         ("domain = 2", "domain = 3", "not a multiple"),
         ("nics_per_node = 1", "nics_per_node = 0", "a number above 0"),
         ("reached_share = 0.5", "reached_share = 50", "above 0 up to 1"),
+        ("memory_GiB = 24", "memory_GB = 24", "write memory_GiB, what nvidia-smi reports"),
+        ("memory_GiB = 24", "memory_GiB = 24\nmemory_GB = 24", "has memory_GB, the size on the label"),
+        ("reserve_GB = 1.5", "reserve_GB = -1", "a number from 0"),
+        ("reserve_GB = 1.5", "reserve_GB = 26", "must leave something of the memory"),
         ("{ bf16 = 100, fp8 = 200 }", "{ bf61 = 100 }", "did you mean bf16"),
         ("{ bf16 = 100, fp8 = 200 }", "{}", "is empty"),
         ("{ bf16 = 100, fp8 = 200 }", "100", "not a table"),
@@ -270,7 +283,7 @@ def test_damaged_files_raise_nothing_else(tmp_path_factory, junk, at):
         c = cluster(path)
     except InputRefused:
         return
-    assert np.isfinite([c.intra.bandwidth, c.inter.bandwidth, c.gpu.memory]).all()
+    assert np.isfinite([c.intra.bandwidth, c.inter.bandwidth, c.gpu.usable]).all()
 
 
 def test_unknown_ids_are_answered_with_the_known_and_the_nearest():

@@ -111,10 +111,16 @@ def test_figures_that_cannot_be_are_refused(value):
     for field in ("alpha", "bandwidth", "rated"):
         with pytest.raises(InputRefused, match=r"of a link, in .*, is "):
             Link(**{"alpha": 1e-6, "bandwidth": 1e9, field: value})
-    for field in ("memory", "memory_bandwidth", "reached", "peak"):
+    for field in ("memory", "memory_bandwidth", "reached", "peak", "reserve"):
         given = {"name": "g", "memory": 80e9, "peak": {"bf16": 3e14}, "reached": 0.5}
         with pytest.raises(InputRefused, match=r"of a GPU.* is "):
             Gpu(**{**given, field: value if field != "peak" or value != {} else {"bf16": 0}})
+
+
+def test_usable_is_the_memory_less_the_reserve():
+    assert GPU.usable == GPU.memory == 80e9
+    several = Gpu("two", np.array([40e9, 80e9]), {"bf16": 3e14}, 0.5, reserve=2e9)
+    assert several.usable.tolist() == [38e9, 78e9]
 
 
 def test_refusals_in_words():
@@ -128,6 +134,8 @@ def test_refusals_in_words():
         Gpu("g", 80e9, {"bf16": 3e14}, 50)
     with pytest.raises(InputRefused, match=r"the bf16 peak of a GPU, in FLOP/s, is '312'"):
         Gpu("g", 80e9, {"bf16": "312"}, 0.5)
+    with pytest.raises(InputRefused, match="the reserve of a GPU leaves nothing of its memory"):
+        Gpu("g", 80e9, {"bf16": 3e14}, 0.5, reserve=80e9)
     with pytest.raises(InputRefused, match="at most 1,000,000,000 GPUs"):
         Cluster("all", GPU, 10**9, 8, *LINKS, nics_per_node=8)
     with pytest.raises(InputRefused, match=r"must broadcast, not nodes \(2,\), nics_per_node \(3,\)"):

@@ -7,8 +7,8 @@ from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_rgb
 
 from labkit.errors import InputRefused
+from labkit.planner.activations import layer_on_plan
 from labkit.planner.candidates import Candidate, candidates, choose
-from labkit.planner.stage_memory import layer_on_plan
 from labkit.presets import cluster as load_cluster
 from labkit.presets import model as load_model
 from labkit.show import blocks, theme
@@ -48,7 +48,7 @@ class Result:
         """Whether a cut fits, takes too much, or cannot be (no such cut, or a batch that is not shared)."""
         if cut is None or not cut.whole_batch:
             return "no"
-        return "fits" if cut.memory.total <= self.machine.gpu.memory else "too much"
+        return "fits" if cut.memory.total <= self.machine.gpu.usable else "too much"
 
 
 def compute(
@@ -67,7 +67,7 @@ def compute(
     options = {"micro_batch": micro_batch, "global_batch": global_batch, "recompute": recompute, "zero": zero}
     tried = candidates(shape, machine, sequence_parallel=True, **options)
     try:
-        chosen = choose(shape, machine, tried, machine.gpu.memory)
+        chosen = choose(shape, machine, tried, machine.gpu.usable)
     except InputRefused:
         chosen = None
     cuts = {(one.tp, one.pp): one for one in tried}
@@ -134,7 +134,7 @@ def update(artists, result: Result):
     one = result.chosen
     artists["chosen"].set_verts([_box(TP.index(one.tp), PP.index(one.pp), 0.035)] if one else [])
     for i, tp in enumerate(TP):
-        _fill(artists, i, result.leanest.get(tp), result.machine.gpu.memory)
+        _fill(artists, i, result.leanest.get(tp), result.machine.gpu.usable)
     artists["subject"].set_text(_subject(result))
     artists["title"].set_text(_choice(result))
     rectangles = [bar for bars in artists["bars"].values() for bar in bars]
@@ -188,7 +188,7 @@ def _choice(result: Result) -> str:
 
 def readout(result: Result) -> list[str]:
     """The choice, one layer and all layers, the fullest stage, and the batch."""
-    shape, capacity = result.model, result.machine.gpu.memory
+    shape, capacity = result.model, result.machine.gpu.usable
     micro, whole = result.batch
     tp = np.array(sorted({tp for tp, _ in result.cuts}))
     options = next(iter(result.cuts.values())).options

@@ -1,0 +1,224 @@
+"""Memory of a plan: bytes per rank, by part and by stage of the pipeline; the fullest stage decides.
+
+Model states (``states``, ``rank_parameters``), activations of the micro-batches in flight (``activations``,
+``in_flight``, ``recompute``), what comes and goes (logits, gathered layers, gradients on their way), and what
+the libraries take for themselves.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from labkit.planner.activations import layer_activations
+from labkit.planner.conventions import USUAL, Conventions
+from labkit.planner.in_flight import in_flight
+from labkit.planner.rank_parameters import end_parameters, given_layers, has_ends, layer_on_rank
+from labkit.planner.recompute import checkpointed_bytes
+from labkit.planner.states import bytes_by_state
+from labkit.spec import Cluster, Plan, Transformer
+from labkit.spec.checks import noun
+from labkit.spec.rules import check_nouns
+from labkit.units import plain
+
+STATES = ("parameters", "gradients", "optimizer_states", "embedding")
+ACTIVATIONS = ("activations", "in_flight", "logits")
+PASSING = ("gathered", "buckets", "workspace")
+ALLOCATED = (*STATES, *ACTIVATIONS, *PASSING)
+LIBRARIES = ("communicators", "slack")
+PARTS = (*ALLOCATED, *LIBRARIES)
+
+
+@dataclass(frozen=True, slots=True)
+class RankMemory:
+    """Bytes on one rank: model ``states``, ``activations`` with the loss, and all that is neither."""
+
+    states: float
+    activations: float
+    others: float = 0.0
+
+    @property
+    def total(self):
+        """All of it."""
+        return plain(np.asarray(self.states) + self.activations + self.others)
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Bytes on a rank of each stage, by part: every array ends in an axis of stages.
+
+    ``stages``: which ranks of the pipeline they are, from 0; all of a single plan, of an array of plans the
+    first, the second and the last, one of which is the fullest. ``capacity``: bytes that the card leaves to
+    the job. Parts: ``parameters``, ``gradients`` and ``optimizer_states`` of the layers; all three of the
+    ``embedding`` and the head; ``activations`` of one micro-batch, ``in_flight`` those of the others that
+    the pipeline keeps; ``logits`` and all else at the loss; ``gathered`` layers of stage 3; ``buckets``,
+    gradients before they are reduced or added up; ``workspace`` of matrix products; ``communicators``;
+    ``slack`` of the allocator.
+    """
+
+    parts: dict[str, np.ndarray]
+    stages: np.ndarray
+    capacity: float
+
+    def sum(self, names=PARTS) -> np.ndarray:
+        """Bytes of some parts together, by stage."""
+        return np.sum([self.parts[name] for name in names], axis=0)
+
+    @property
+    def total(self) -> np.ndarray:
+        """All bytes, by stage."""
+        return self.sum()
+
+    @property
+    def allocated(self) -> np.ndarray:
+        """What the framework's own counter of allocated bytes would show at its peak, by stage."""
+        return self.sum(ALLOCATED)
+
+    @property
+    def peak(self):
+        """Bytes on the fullest stage: what has to fit, however empty the others are."""
+        return plain(self.total.max(axis=-1))
+
+    @property
+    def fullest(self):
+        """The number of the fullest stage; of an array of plans, numbers."""
+        place = np.expand_dims(self.total.argmax(axis=-1), -1)
+        return plain(np.take_along_axis(np.broadcast_to(self.stages, self.total.shape), place, -1)[..., 0])
+
+    @property
+    def fits(self):
+        """Whether the fullest stage fits the card."""
+        return plain(np.asarray(self.peak) <= self.capacity)
+
+    @property
+    def at_peak(self) -> RankMemory:
+        """The fullest stage in three sums."""
+        place = np.expand_dims(self.total.argmax(axis=-1), -1)
+        sums = (self.sum(names) for names in (STATES, ACTIVATIONS, (*PASSING, *LIBRARIES)))
+        return RankMemory(*(plain(np.take_along_axis(one, place, -1)[..., 0]) for one in sums))
+
+
+def memory(model: Transformer, cluster: Cluster, plan: Plan, conventions: Conventions = USUAL) -> Memory:
+    """Peak memory of each stage of a plan, or of the stages that can be the fullest of an array of plans.
+
+    States are sharded over dp x cp ranks (or ``plan.shard_ranks`` of them), those of experts over the ranks
+    among these that hold the same experts; where that is one rank, nothing is sharded. Stage 3 gathers a
+    layer, and those it prefetches, whole; from stage 2 on, and where gradients are added up in another
+    precision, one layer's gradients are there before. A pipeline rank keeps the layers of its chunks for
+    every micro-batch in flight. The moment of the peak: all that are in flight, and one of them at the loss
+    or in the backward of a layer. Sources are named in the functions this adds up.
+
+    Refused: nouns of another type, and stage_layers that are not those of the plan.
+
+    >>> from labkit.spec import Gpu, Link
+    >>> card = Gpu("80 GB card", 80e9, {"bf16": 312e12}, 0.5)
+    >>> node = Cluster("node", card, 1, 8, Link(2e-6, 235e9), Link(5e-6, 25e9), 8)
+    >>> gpt = Transformer("13B", 40, 5120, 40, 50257, 2048)
+    >>> found = memory(gpt, node, Plan(pp=4, dp=2, zero=1, micro_batch=1, accumulation=8))
+    >>> found.fullest, found.fits, (found.total / 1e9).round(1).tolist()
+    (0, True, [52.3, 45.8, 42.1, 42.2])
+    """
+    check_nouns(model=model, cluster=cluster, plan=plan)
+    noun(conventions, Conventions, "the conventions")
+    stages = np.arange(plan.pp) if plan.single else _ends_and_second(plan)
+    plan = plan.with_axis()
+    embeds, predicts = has_ends(plan, stages == 0, stages == np.asarray(plan.pp) - 1)
+    layers = _layers(model, plan, stages)
+    parts = _states(model, plan, conventions.recipe, layers, embeds, predicts)
+    parts |= _activations(model, plan, conventions, layers, stages, embeds, predicts)
+    parts |= _passing(model, plan, conventions, layers, predicts)
+    shape = np.broadcast_shapes(*(np.shape(part) for part in parts.values()), stages.shape)
+    parts["communicators"] = conventions.communicator * _groups(model, plan)
+    parts = {name: np.broadcast_to(np.asarray(part, float), shape) for name, part in parts.items()}
+    parts["slack"] = conventions.slack * np.sum([parts[name] for name in ALLOCATED], axis=0)
+    return Memory({name: parts[name] for name in PARTS}, stages, cluster.gpu.usable)
+
+
+def _ends_and_second(plan: Plan) -> np.ndarray:
+    """First, second and last rank of each pipeline: of equal stages one of these is the fullest."""
+    last = np.asarray(plan.pp) - 1
+    return np.stack([np.zeros_like(last), np.minimum(1, last), last], axis=-1)
+
+
+def _layers(model, plan, stages):
+    """Layers on each of these ranks of the pipeline."""
+    if plan.stage_layers is not None:
+        return given_layers(model, plan)[stages]
+    return model.layers / np.asarray(plan.pp, float)
+
+
+def _replicas(plan, same=None) -> tuple:
+    """How many ranks hold the same parameters, and how many the same experts; or of so many ranks."""
+    same = np.asarray(plan.dp) * plan.cp if same is None else same
+    return same, np.maximum(1, np.asarray(plan.tp) * same // (np.asarray(plan.ep) * plan.expert_tp))
+
+
+def _shards(plan) -> tuple:
+    """Over how many of these the states are spread from their stage on: all, or those of ``shard_ranks``."""
+    same, _ = _replicas(plan)
+    return _replicas(plan, same if plan.shard_ranks is None else np.minimum(same, plan.shard_ranks))
+
+
+def _states(model, plan, recipe, layers, embeds, predicts) -> dict:
+    """Parameters, gradients and optimizer states of the layers; all of them of the ends."""
+    layer, ends = layer_on_rank(model, plan), end_parameters(model, plan, embeds, predicts)
+    dense, experts = (bytes_by_state(shards, plan.zero, recipe) for shards in _shards(plan))
+    parts = {
+        name: layers * (np.asarray(layer.dense) * dense[name] + np.asarray(layer.experts) * experts[name])
+        for name in dense
+    }
+    return {**parts, "embedding": np.asarray(ends.total) * sum(map(np.asarray, dense.values()))}
+
+
+def _activations(model, plan, conventions, layers, stages, embeds, predicts) -> dict:
+    """What the layers keep of one micro-batch and of the others in flight, and the logits of one."""
+    one = layer_activations(model, plan, conventions.packed_qkv, conventions.imbalance)
+    around = np.where(plan.sequence_parallel, plan.tp, 1)
+    positions = np.asarray(plan.micro_batch) * model.sequence / np.asarray(plan.cp, float)
+    full, every = np.asarray(plan.recompute) == "full", plan.recompute_every
+    others = np.where(full, checkpointed_bytes(layers, every, one.boundary, one.boundary), layers * one.kept)
+    # Dropout after the embedding keeps a mask, a norm after it its input.
+    first = embeds * positions * model.hidden * (model.dropout + 2 * model.embedding_norm) / around
+    # The last norm and the head keep their inputs; the head's gradient is made beside that of the logits.
+    rows = np.asarray(plan.padded_vocabulary(model.vocabulary)) / np.asarray(plan.tp, float)
+    logits = positions * (4 * model.hidden / around + conventions.logit_bytes * rows)
+    logits = predicts * (logits + conventions.recipe.weights * model.hidden * rows)
+    again = np.where(full, checkpointed_bytes(layers, every, one.boundary, one.kept) - others, 0.0)
+    # The loss and the backward of a layer come one after the other: the larger of the two counts.
+    passing = np.maximum(again + np.asarray(one.backward) - logits, 0.0)
+    return {
+        "activations": others + first + passing,
+        "in_flight": (np.asarray(in_flight(plan, stages)) - 1) * (others + first),
+        "logits": logits,
+    }
+
+
+def _passing(model, plan, conventions, layers, predicts) -> dict:
+    """Whole layers of stage 3, and gradients before they are reduced or added up."""
+    recipe, layer = conventions.recipe, layer_on_rank(model, plan)
+    (dense, experts), zero = _shards(plan), np.asarray(plan.zero)
+    matrix = np.asarray(end_parameters(model, plan, False, predicts).total)
+    whole = layer.dense * (dense > 1) + np.asarray(layer.experts) * (experts > 1)
+    gathered = np.minimum(1 + np.asarray(plan.prefetch), layers) * whole + matrix * (dense > 1)
+    # Frameworks that add 16-bit gradients up in fp32 first make them for one matrix after the other; experts
+    # of a layer share the place of one.
+    local = np.maximum(1, model.experts / np.asarray(plan.ep, float))
+    added = recipe.all_gradients > recipe.weights
+    made = recipe.weights * added * (np.asarray(layer.dense) + np.asarray(layer.experts) / local)
+    copied = conventions.copied_gradients & (_replicas(plan)[0] > 1)
+    held = layers * np.asarray(layer.total) + matrix
+    return {
+        "gathered": np.where(zero == 3, recipe.weights * gathered, 0.0),
+        "buckets": np.where(zero >= 2, recipe.gradients * whole, made + copied * recipe.gradients * held),
+        "workspace": conventions.workspace,
+    }
+
+
+def _groups(model, plan):
+    """Groups of ranks that a rank communicates in: one of a single rank is none."""
+    same, experts = _replicas(plan)
+    sizes = [plan.tp, plan.cp, plan.pp, same]
+    if model.experts:
+        sizes += [plan.ep, np.where(np.asarray(plan.ep) > 1, experts, 1)]
+    if plan.shard_ranks is not None:
+        sizes.append(np.where(np.asarray(plan.shard_ranks) < same, same // plan.shard_ranks, 1))
+    return sum(np.asarray(size) > 1 for size in sizes)

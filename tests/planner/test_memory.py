@@ -1,0 +1,254 @@
+"""Memory by part and stage: sums by hand, published figures, and invariants of random plans."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from labkit.errors import InputRefused
+from labkit.planner.activations import layer_activations
+from labkit.planner.conventions import USUAL, Conventions
+from labkit.planner.memory import ALLOCATED, PARTS, STATES, memory
+from labkit.planner.states import FP32_GRADIENTS, MIXED, Recipe
+from labkit.presets import cluster, model
+from labkit.spec import Plan, Transformer
+
+NODE = cluster("a100", nodes=8)
+GUIDE = Transformer("guide", 32, 5120, 40, 50176, 2048)
+BARE = Conventions(logit_bytes=4.0, workspace=0.0, communicator=0.0, slack=0.0)
+UNIT = 4 * 2048 * 5120  # s b h of micro-batches of 4
+
+
+def test_stages_by_hand():
+    plan = Plan(tp=8, pp=4, dp=2, micro_batch=4, global_batch=256)
+    found = memory(GUIDE, NODE, plan, BARE)
+    assert found.stages.tolist() == [0, 1, 2, 3]
+    layers = 8 * (10 + 24 / 8) * UNIT  # 8 layers of 13 s b h
+    backward = (2 + 2 * 4 / 8) * UNIT  # gradients at the MLP's activation function: 2 h and 2 x 4 h / 8
+    mask = UNIT  # of the dropout after the embedding
+    assert found.parts["activations"][:3] == pytest.approx(
+        [layers + mask + backward, *[layers + backward] * 2]
+    )
+    assert found.parts["in_flight"] == pytest.approx([3 * (layers + mask), 2 * layers, layers, 0])
+    logits = 4 * 4 * 2048 * (5120 + 50176 / 8) + 2 * 5120 * 50176 / 8
+    assert found.parts["logits"] == pytest.approx([0, 0, 0, logits])
+    assert found.parts["activations"][3] == pytest.approx(layers + max(backward - logits, 0))
+    per_layer = (
+        12 * 5120**2 + 4 * 5120 + 3 * 5120
+    ) / 8 + 6 * 5120  # matrices and their biases cut, the rest whole
+    assert found.parts["parameters"] == pytest.approx([8 * 2 * per_layer] * 4)
+    assert found.parts["optimizer_states"] == pytest.approx([8 * 12 * per_layer] * 4)
+    ends = 16 * 5120 * 50176 / 8
+    assert found.parts["embedding"] == pytest.approx([ends, 0, 0, ends + 16 * 2 * 5120])
+    assert found.fullest == 0
+    assert found.peak == found.total.max() == found.at_peak.total
+    sharded = memory(GUIDE, NODE, plan.changed(zero=1), BARE)
+    assert sharded.sum(STATES) == pytest.approx(found.sum(STATES) * 10 / 16)  # 4 + 12/2 of 16
+
+
+def test_the_first_stage_keeps_all_layers_however_many_stages_there_are():
+    deep = [memory(GUIDE, NODE, Plan(pp=p, accumulation=64), BARE) for p in (2, 4, 8, 16)]
+    kept = [one.parts["activations"][0] + one.parts["in_flight"][0] for one in deep]
+    masks = np.array([2, 4, 8, 16]) * 2048 * 5120  # one mask of the embedding for each in flight
+    assert kept - masks == pytest.approx([(kept - masks)[0]] * 4)
+
+
+def test_few_micro_batches_fill_few_stages():
+    plan = Plan(pp=4, micro_batch=4, accumulation=64)
+    many, few = (memory(GUIDE, NODE, plan.changed(accumulation=m), BARE) for m in (64, 2))
+    assert few.parts["in_flight"][0] == pytest.approx(many.parts["in_flight"][0] / 3)
+
+
+def test_full_recompute_by_hand():
+    plan = Plan(micro_batch=4, accumulation=4, recompute="full", recompute_every=4)
+    found = memory(GUIDE, NODE, plan, BARE)
+    logits = found.parts["logits"][0]
+    group = (
+        4 * 34 * UNIT - 2 * UNIT + (2 + 8) * UNIT
+    )  # one group again, and the gradients in its widest place
+    kept = 8 * 2 * UNIT + UNIT + max(group - logits, 0)
+    assert found.parts["activations"][0] == pytest.approx(kept)
+
+
+def test_zero_paper_table_1():
+    """ "ZeRO" (2020), table 1: 7.5 B parameters on N ranks, GB of model states."""
+    printed = {
+        1: (120, 52.5, 35.6, 31.4, 30.4, 30.1),
+        2: (120, 41.3, 21.6, 16.6, 15.4, 15.1),
+        3: (120, 30, 7.5, 1.88, 0.47, 0.12),
+    }
+    shape = Transformer("7.5 B", 36, 4096, 32, 64000, 2048, norm="rms", bias=False)
+    scale = 7.5e9 / shape.parameters  # the table's size is a round number
+    for zero, row in printed.items():
+        ranks = np.array([1, 4, 16, 64, 256, 1024])
+        plan = Plan(dp=ranks, zero=zero, vocabulary_multiple=0)
+        found = memory(shape, NODE, plan, BARE).sum(STATES)[..., 0] * scale / 1e9
+        digits = [len(str(value).partition(".")[2]) for value in row]
+        assert np.all(np.abs(found - row) <= 10.0 ** -np.array(digits))
+
+
+def test_sharding_spreads_over_data_and_context_ranks_or_a_part_of_them():
+    plan = Plan(dp=4, cp=2, zero=1)
+    assert memory(GUIDE, NODE, plan, BARE).parts["optimizer_states"] == pytest.approx(
+        memory(GUIDE, NODE, Plan(), BARE).parts["optimizer_states"] / 8
+    )
+    hybrid = memory(GUIDE, NODE, plan.changed(shard_ranks=2), BARE).parts["optimizer_states"]
+    assert hybrid == pytest.approx(memory(GUIDE, NODE, Plan(dp=2, zero=1), BARE).parts["optimizer_states"])
+
+
+def test_one_data_parallel_rank_shards_nothing():
+    """Planner case D3: zero = 2 with dp = 1 saves nothing; dp 2 and 4 leave 28.8 and 17.6 GiB of states."""
+    shape = Transformer("27.5 B", 60, 6144, 48, 50257, 1024)
+    states = [
+        memory(shape, NODE, Plan(tp=8, dp=n, zero=zero), BARE).sum(STATES)[0] / 2**30
+        for n, zero in ((1, 0), (1, 2), (2, 2), (4, 2))
+    ]
+    assert states[0] == states[1] == pytest.approx(55e9 / 2**30, rel=0.01)
+    assert states[2:] == pytest.approx([28.8, 17.6], rel=0.01)
+
+
+def test_stage_3_gathers_the_layers_it_prefetches():
+    """Planner case D13: 7 B, 32 layers, prefetch 1: two whole layers, 0.82 GiB."""
+    shape = model("llama2-7b")
+    plan = Plan(dp=8, zero=3)
+    found = memory(shape, NODE, plan, BARE).parts["gathered"][0]
+    assert found - 2 * 4096 * 32000 - 2 * 4096 == pytest.approx(2 * 2 * shape.layer_parameters)
+    assert 2 * 2 * shape.layer_parameters / 2**30 == pytest.approx(0.82 * 6.74 / 7, rel=0.05)
+    assert memory(shape, NODE, plan.changed(prefetch=0), BARE).parts["gathered"][0] < found
+    assert memory(shape, NODE, Plan(dp=1, zero=3), BARE).parts["gathered"][0] == 0
+
+
+def test_experts_are_sharded_over_the_ranks_that_hold_them():
+    """dp x cp / ep; routed activations are not divided by ep (planner case D7)."""
+    shape, plain = model("mixtral-8x7b"), Plan(dp=8, zero=1)
+    spread = plain.changed(ep=8)
+    experts = shape.layers * shape.layer_parts()["mlp"]
+    for plan, ranks in ((plain, 8), (spread, 8)):
+        found = memory(shape, NODE, plan, BARE)
+        held = experts / plan.ep
+        others = shape.layers * (shape.layer_parameters - shape.layer_parts()["mlp"])
+        assert found.parts["optimizer_states"][0] == pytest.approx(
+            12 * (others / 8 + held / (ranks / plan.ep))
+        )
+    kept = [memory(shape, NODE, plan, BARE).parts["activations"][0] for plan in (plain, spread)]
+    assert kept[0] == kept[1]
+    even, uneven = (layer_activations(shape, spread, imbalance=n).kept for n in (1, 2))
+    rows = shape.sequence * shape.top_k
+    assert uneven - even == pytest.approx(rows * (4 * shape.hidden + 6 * shape.ffn))  # in, out, and inside
+    assert (
+        memory(shape, NODE, spread, replace(BARE, imbalance=2.0)).peak
+        > memory(shape, NODE, spread, BARE).peak
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    tp=st.sampled_from([1, 2, 4, 8]),
+    pp=st.sampled_from([1, 2, 4]),
+    dp=st.sampled_from([1, 2, 4, 8]),
+    cp=st.sampled_from([1, 2]),
+    zero=st.integers(0, 3),
+    recipe=st.sampled_from([MIXED, FP32_GRADIENTS, Recipe(accumulation=4.0)]),
+    shape=st.sampled_from(["gpt3-13b", "llama3.1-8b", "mixtral-8x7b"]),
+)
+def test_what_is_sharded_adds_up_to_the_whole(tp, pp, dp, cp, zero, recipe, shape):
+    """Over all ranks every cut tensor is there once, times the replicas that its stage of ZeRO leaves."""
+    shape = model(shape)
+    shape = replace(
+        shape, norm="rms", bias=False, learned_positions=0
+    )  # norms alone are whole on each tp rank
+    ep = 2 if shape.experts and dp > 1 else 1
+    plan = Plan(tp=tp, pp=pp, dp=dp, cp=cp, ep=ep, zero=zero, vocabulary_multiple=0)
+    found = memory(shape, NODE, plan, replace(BARE, recipe=recipe))
+    ranks = tp * dp * cp
+    norms = shape.layer_parts()["norms"] + shape.layer_parts()["router"]
+    whole = shape.layers * (shape.layer_parameters + (tp - 1) * norms)
+    for name, each, first in (
+        ("parameters", recipe.weights, 3),
+        ("gradients", recipe.all_gradients, 2),
+        ("optimizer_states", recipe.optimizer, 1),
+    ):
+        there = found.parts[name].sum() * ranks
+        copies = 1 if zero >= first else dp * cp
+        experts = shape.layers * shape.layer_parts()["mlp"] if shape.experts else 0
+        same = tp * dp * cp // (ep * tp) if shape.experts else 1  # ranks that hold the same experts
+        expected = each * ((whole - experts) * copies + experts * (1 if zero >= first else same))
+        assert there == pytest.approx(expected)
+
+
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_arrays_of_plans_agree_with_single_ones(data):
+    """The peak of an array of plans, of three stages, is that of each alone, of all its stages."""
+    count = data.draw(st.integers(1, 4))
+
+    def column(values):
+        return np.array([data.draw(st.sampled_from(values)) for _ in range(count)])
+
+    columns = {
+        "tp": column([1, 2, 8]), "pp": column([1, 2, 4, 8]), "dp": column([1, 4]),
+        "micro_batch": column([1, 2]),
+        "accumulation": column([8, 64]), "zero": column([0, 1, 2, 3]), "recompute": column(["none", "full"]),
+        "schedule": column(["1f1b", "gpipe", "zb-v", "zb-2p"]), "sequence_parallel": column([False, True]),
+    }  # fmt: skip
+    many = memory(GUIDE, NODE, Plan(**columns))
+    for i in range(count):
+        one = memory(GUIDE, NODE, Plan(**{name: values[i].item() for name, values in columns.items()}))
+        assert many.peak[i] == pytest.approx(one.peak, rel=1e-12)
+        assert many.fits[i] == one.fits
+        assert many.at_peak.states[i] == pytest.approx(one.at_peak.states)
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "gpipe", "zb-h1", "zb-h2", "zb-1p", "zb-2p", "zb-v"])
+def test_every_schedule_has_its_own_activations(schedule):
+    found = memory(GUIDE, NODE, Plan(pp=4, accumulation=16, schedule=schedule), BARE)
+    most = {"1f1b": 4, "gpipe": 16, "zb-h2": 7, "zb-2p": 8}.get(schedule, 4)
+    mask = 2048 * 5120
+    assert found.parts["in_flight"][0] == pytest.approx((most - 1) * (8 * 34 + 1) * mask)
+
+
+def test_groups_and_slack():
+    plan = Plan(tp=8, pp=4, dp=2)
+    found = memory(GUIDE, NODE, plan, Conventions(slack=0.1, communicator=1e9))
+    assert found.parts["communicators"].tolist() == [3e9] * 4
+    assert found.parts["slack"] == pytest.approx(0.1 * found.allocated)
+    assert found.total == pytest.approx(1.1 * found.allocated + 3e9)
+    assert memory(GUIDE, NODE, Plan()).parts["communicators"].tolist() == [0]
+    assert (
+        memory(GUIDE, NODE, Plan(dp=8, zero=3, shard_ranks=4), USUAL).parts["communicators"][0] == 2 * 688e6
+    )
+
+
+def test_gradients_on_their_way():
+    dense = memory(GUIDE, NODE, Plan(dp=2), BARE)
+    assert dense.parts["buckets"].tolist() == [0]
+    copied = memory(GUIDE, NODE, Plan(dp=2), replace(BARE, copied_gradients=True)).parts["buckets"][0]
+    assert copied == pytest.approx(2 * GUIDE.parameters, rel=1e-3)  # one position embedding apart
+    added = memory(GUIDE, NODE, Plan(dp=2), replace(BARE, recipe=FP32_GRADIENTS)).parts["buckets"][0]
+    assert added == pytest.approx(2 * GUIDE.layer_parameters)
+    second = memory(GUIDE, NODE, Plan(dp=2, zero=2), BARE).parts["buckets"][0]
+    assert second == pytest.approx(2 * GUIDE.layer_parameters)
+
+
+def test_uneven_stages_count_by_stage():
+    """Planner case B5: the heaviest stage decides, not the mean."""
+    shape = Transformer("small", 8, 1024, 8, 32000, 1024)
+    found = memory(shape, NODE, Plan(pp=4, stage_layers=(1, 2, 2, 3), accumulation=4), BARE)
+    assert found.parts["parameters"] / found.parts["parameters"][0] == pytest.approx([1, 2, 2, 3])
+
+
+def test_parts_are_all_there_and_never_negative():
+    found = memory(model("mixtral-8x7b"), NODE, Plan(dp=8, ep=8, pp=2, zero=3, accumulation=8))
+    assert tuple(found.parts) == PARTS
+    assert set(ALLOCATED) < set(PARTS)
+    assert all(np.all(part >= 0) for part in found.parts.values())
+    assert found.capacity == NODE.gpu.usable
+
+
+def test_refusals():
+    with pytest.raises(InputRefused, match="conventions"):
+        memory(GUIDE, NODE, Plan(), "usual")
+    with pytest.raises(InputRefused, match="add up to the 32"):
+        memory(GUIDE, NODE, Plan(pp=2, stage_layers=(16, 15)))
