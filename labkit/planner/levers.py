@@ -158,7 +158,7 @@ class _Plan:
             "shrink",
             tensor,
             tensor,
-            "same bytes: all_reduce cut into reduce_scatter + all_gather; shrinks activations, not traffic",
+            "shrinks activations, not traffic: same bytes with gathered inputs kept, 5/4 if gathered again",
         )
         yield Lever("stage 1 instead of stage 2", "4.1", "shrink", side(self.stage(2)), side(self.stage(1)))
         yield Lever("stage 1 instead of stage 3", "4.1", "shrink", stage3, side(self.stage(1)))

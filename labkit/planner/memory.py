@@ -13,12 +13,12 @@ from labkit.planner.activations import layer_activations
 from labkit.planner.conventions import USUAL, Conventions
 from labkit.planner.in_flight import in_flight
 from labkit.planner.rank_parameters import end_parameters, given_layers, has_ends, layer_on_rank
-from labkit.planner.recompute import checkpointed_bytes
+from labkit.planner.recompute import checkpointed_bytes, checkpoints
 from labkit.planner.states import bytes_by_state
 from labkit.spec import Cluster, Plan, Transformer
 from labkit.spec.checks import noun
 from labkit.spec.rules import check_nouns
-from labkit.units import plain
+from labkit.units import GB, format_memory, plain, words
 
 STATES = ("parameters", "gradients", "optimizer_states", "embedding")
 ACTIVATIONS = ("activations", "in_flight", "logits")
@@ -26,6 +26,7 @@ PASSING = ("gathered", "buckets", "workspace")
 ALLOCATED = (*STATES, *ACTIVATIONS, *PASSING)
 LIBRARIES = ("communicators", "slack")
 PARTS = (*ALLOCATED, *LIBRARIES)
+_COLUMNS = 8  # stages shown side by side
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ class RankMemory:
         return plain(np.asarray(self.states) + self.activations + self.others)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Memory:
     """Bytes on a rank of each stage, by part: every array ends in an axis of stages.
 
@@ -95,6 +96,22 @@ class Memory:
         place = np.expand_dims(self.total.argmax(axis=-1), -1)
         sums = (self.sum(names) for names in (STATES, ACTIVATIONS, (*PASSING, *LIBRARIES)))
         return RankMemory(*(plain(np.take_along_axis(one, place, -1)[..., 0]) for one in sums))
+
+    def __repr__(self):
+        if self.total.ndim > 1:
+            return f"memory of {self.total[..., 0].size:,} plans on cards of {format_memory(self.capacity)}"
+        shown = np.arange(self.stages.size)
+        if shown.size > _COLUMNS:
+            shown = np.unique([0, 1, self.fullest, shown[-1]])
+        rows = {words(name): part for name, part in self.parts.items() if part.any()}
+        rows["in all"] = self.total
+        lines = [f"{'GB on a rank of stage':24}" + "".join(f"{self.stages[i]:>8}" for i in shown)]
+        lines += [
+            f"{name:24}" + "".join(f"{part[i] / GB:8.2f}" for i in shown) for name, part in rows.items()
+        ]
+        fits = "fits" if self.fits else "does not fit"
+        peak = f"the fullest, stage {self.fullest}, {fits}: {format_memory(self.peak)}"
+        return "\n".join([*lines, f"{peak} of {format_memory(self.capacity)}"])
 
 
 def memory(model: Transformer, cluster: Cluster, plan: Plan, conventions: Conventions = USUAL) -> Memory:
@@ -175,19 +192,19 @@ def _activations(model, plan, conventions, layers, stages, embeds, predicts) -> 
     around = np.where(plan.sequence_parallel, plan.tp, 1)
     positions = np.asarray(plan.micro_batch) * model.sequence / np.asarray(plan.cp, float)
     full, every = np.asarray(plan.recompute) == "full", plan.recompute_every
-    others = np.where(full, checkpointed_bytes(layers, every, one.boundary, one.boundary), layers * one.kept)
+    kept = np.where(full, np.asarray(checkpoints(layers, every)) * one.boundary, layers * one.kept)
     # Dropout after the embedding keeps a mask, a norm after it its input.
     first = embeds * positions * model.hidden * (model.dropout + 2 * model.embedding_norm) / around
     # The last norm and the head keep their inputs; the head's gradient is made beside that of the logits.
     rows = np.asarray(plan.padded_vocabulary(model.vocabulary)) / np.asarray(plan.tp, float)
     logits = positions * (4 * model.hidden / around + conventions.logit_bytes * rows)
     logits = predicts * (logits + conventions.recipe.weights * model.hidden * rows)
-    again = np.where(full, checkpointed_bytes(layers, every, one.boundary, one.kept) - others, 0.0)
+    again = np.where(full, checkpointed_bytes(layers, every, one.boundary, one.kept) - kept, 0.0)
     # The loss and the backward of a layer come one after the other: the larger of the two counts.
     passing = np.maximum(again + np.asarray(one.backward) - logits, 0.0)
     return {
-        "activations": others + first + passing,
-        "in_flight": (np.asarray(in_flight(plan, stages)) - 1) * (others + first),
+        "activations": kept + first + passing,
+        "in_flight": (np.asarray(in_flight(plan, stages)) - 1) * (kept + first),
         "logits": logits,
     }
 
@@ -195,9 +212,9 @@ def _activations(model, plan, conventions, layers, stages, embeds, predicts) -> 
 def _passing(model, plan, conventions, layers, predicts) -> dict:
     """Whole layers of stage 3, and gradients before they are reduced or added up."""
     recipe, layer = conventions.recipe, layer_on_rank(model, plan)
-    (dense, experts), zero = _shards(plan), np.asarray(plan.zero)
+    dense, experts = _shards(plan)
     matrix = np.asarray(end_parameters(model, plan, False, predicts).total)
-    whole = layer.dense * (dense > 1) + np.asarray(layer.experts) * (experts > 1)
+    whole = np.asarray(layer.dense) * (dense > 1) + np.asarray(layer.experts) * (experts > 1)
     gathered = np.minimum(1 + np.asarray(plan.prefetch), layers) * whole + matrix * (dense > 1)
     # Frameworks that add 16-bit gradients up in fp32 first make them for one matrix after the other; experts
     # of a layer share the place of one.
@@ -205,10 +222,11 @@ def _passing(model, plan, conventions, layers, predicts) -> dict:
     added = recipe.all_gradients > recipe.weights
     made = recipe.weights * added * (np.asarray(layer.dense) + np.asarray(layer.experts) / local)
     copied = conventions.copied_gradients & (_replicas(plan)[0] > 1)
-    held = layers * np.asarray(layer.total) + matrix
+    made = made + copied * recipe.gradients * (layers * np.asarray(layer.total) + matrix)
+    reduced = (np.asarray(plan.zero) >= 2) & (whole > 0)
     return {
-        "gathered": np.where(zero == 3, recipe.weights * gathered, 0.0),
-        "buckets": np.where(zero >= 2, recipe.gradients * whole, made + copied * recipe.gradients * held),
+        "gathered": np.where(np.asarray(plan.zero) == 3, recipe.weights * gathered, 0.0),
+        "buckets": np.where(reduced, recipe.gradients * whole, made),
         "workspace": conventions.workspace,
     }
 

@@ -217,7 +217,8 @@ def tensor_parallel(work: Workload, n, *, per_layer=4, stride=1, domain=8) -> li
     """The activation all_reduces of tensor parallel: 2 forward and 2 backward per layer and micro-batch.
 
     "Megatron-LM" (2019), section 3. Full recompute replays the forward ones: ``per_layer=6``. Sequence
-    parallel cuts each into reduce_scatter + all_gather of the same bytes.
+    parallel cuts each into reduce_scatter + all_gather of the same bytes, and gathers two inputs a layer
+    again backward unless they are kept whole: 5/4 of the bytes (Korthikanti et al. 2022, section 4.2.2).
     """
     noun(work, Workload, "the work")
     count = amount(per_layer, "all_reduces of a layer", zero=True) * work.layers * work.micro_batches

@@ -72,6 +72,28 @@ def test_full_recompute_by_hand():
     assert found.parts["activations"][0] == pytest.approx(kept)
 
 
+def test_checkpoints_of_a_pipeline_are_kept_for_every_micro_batch():
+    plan = Plan(pp=4, micro_batch=4, accumulation=16, recompute="full", recompute_every=3)
+    found = memory(GUIDE, NODE, plan, BARE)
+    assert found.parts["in_flight"] == pytest.approx(
+        np.array([3, 2, 1, 0]) * 3 * 2 * UNIT + [3 * UNIT, 0, 0, 0]
+    )
+
+
+def test_it_reads_as_a_table():
+    shown = repr(memory(GUIDE, NODE, Plan(pp=4, accumulation=8)))
+    lines = shown.splitlines()
+    assert lines[0].split() == ["GB", "on", "a", "rank", "of", "stage", "0", "1", "2", "3"]
+    assert any(line.startswith("in flight") for line in lines) and "gathered" not in shown
+    assert "the fullest, stage 0, fits: " in lines[-1] and "GiB" in lines[-1]
+    assert repr(memory(GUIDE, NODE, Plan(pp=16, accumulation=64))).splitlines()[0].split()[-3:] == [
+        "0",
+        "1",
+        "15",
+    ]
+    assert repr(memory(GUIDE, NODE, Plan(dp=np.array([1, 2])))).startswith("memory of 2 plans")
+
+
 def test_zero_paper_table_1():
     """ "ZeRO" (2020), table 1: 7.5 B parameters on N ranks, GB of model states."""
     printed = {
