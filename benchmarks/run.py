@@ -16,7 +16,7 @@ from labkit.course.chapter3_pipeline import CHOICES
 from labkit.evidence.sweep import read_sweep
 from labkit.presets import sample_sweeps
 from labkit.show.engine import Picture
-from labkit.show.labs import pipeline_schedule
+from labkit.show.labs import memory_breakdown, pipeline_schedule
 from labkit.spec import Link
 from labkit.strategies.pipeline import SCHEDULES, interleaved, schedule, simulate, stage_times
 from labkit.units import format_time
@@ -104,6 +104,18 @@ def gantt_seconds() -> tuple[float, str]:
     return seconds[slowest], slowest
 
 
+def breakdown_seconds() -> float:
+    """A step of the memory breakdown in the kernel, 16 stages of 12 parts."""
+    picture, sequences = Picture(memory_breakdown), cycle((4096, 8192))
+
+    def step():
+        case = memory_breakdown.compute("llama2-70b", n=1024, tp=8, pp=16, sequence=next(sequences))
+        picture.draw(case)
+        memory_breakdown.readout(case)
+
+    return median_seconds(step)
+
+
 def slider_rows() -> list[tuple[str, float, float | None]]:
     """Name, p95 and target of each lab of the slider benchmark; none without a Chromium."""
     if bench_slider.labbrowser.chromium() is None:
@@ -141,6 +153,7 @@ def main() -> int:
         (f"closed form at 10^6 points ({slowest})", closed_form, 0.5),
         ("one fit of a shipped sweep", fit_seconds(), 0.05),
         (f"gantt, p = 16, m = 64 ({schedule})", gantt, 0.06),
+        ("memory breakdown, 16 stages", breakdown_seconds(), 0.06),
         ("interleaved 1F1B, p = 64, m = 512, v = 4", pipeline_seconds(), 1.0),
         (f"schedule, p = 16, m = 64 ({slowest_schedule})", pipeline, 0.06),
     ]

@@ -191,7 +191,7 @@ ALL_KEPT = {"recompute": "none", "fused_attention": False}
 
 
 def sizes_table() -> Table:
-    """The decision for a family of sizes and micro-batches, all activations kept: 8 x 4 x 2 is one of many."""
+    """The decision for a family of sizes and micro-batches, all activations kept: 8 x 4 x 2 is one answer."""
     rows = [
         (size, *(judged(family_model(size), batch, **ALL_KEPT) for batch in MICRO_BATCHES)) for size in FAMILY
     ]

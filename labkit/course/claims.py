@@ -29,6 +29,9 @@ _PARTS = (
     "claims_3_3",
     "claims_3_4",
     "claims_3_4_experts",
+    "claims_4_1",
+    "claims_4_2",
+    "claims_4_3",
     "claims_5_1",
 )
 _REGISTER: dict[str, "Claim"] = {}

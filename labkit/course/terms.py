@@ -70,14 +70,33 @@ TERMS = (
         "分片（第一、二、三档）",
         "optimizer states, gradients, parameters kept in shards",
     ),
+    ("prefetch", "预取", "gather the parameters of a layer while an earlier one computes"),
+    ("hybrid sharding", "混合分片", "shards inside a host, replicas across hosts"),
     ("weak / strong scaling", "弱扩展 / 强扩展", "batch per rank fixed / global batch fixed"),
     ("overlap, coverage", "重叠、通信覆盖率", "communication under computation; the hidden share of it"),
+    ("exposed time", "暴露时间", "communication beside which nothing is computed: it lengthens the step"),
+    ("stream, event", "流、事件", "a queue of kernels, and a mark in it that another queue can wait for"),
+    (
+        "race, deadlock",
+        "竞态、死锁",
+        "operations that nothing orders, and such as wait for each other for ever",
+    ),
     ("bubble", "空泡（气泡）", "time in which a pipeline stage waits"),
     ("1F1B, GPipe", "一前一后、先全前向", "two orders of a pipeline: alternating, or all forwards first"),
     ("virtual stage, interleaving", "虚拟阶段、交错式调度", "a rank holds several thin stages, far apart"),
     ("zero bubble (ZB)", "零空泡", "the weight gradient split off and moved into the bubble"),
+    ("model states", "模型状态", "parameters, gradients and optimizer states"),
+    ("activations", "激活值", "what the forward pass keeps for the backward pass"),
+    ("in flight", "在途", "of micro-batches: forward done, backward not yet, so that activations stay"),
+    ("memory fragmentation", "显存碎片", "free pieces too small for what is asked: reserved, not used"),
     ("recompute", "重计算", "drop activations forward, compute them again backward"),
+    (
+        "checkpoint",
+        "检查点",
+        "under recompute: a layer's input, kept so that the layers behind it can run again",
+    ),
     ("MFU", "算力利用率", "model FLOPs per second as a share of the dense peak"),
+    ("HFU", "硬件利用率", "the same with what is computed again counted as well"),
 )
 
 

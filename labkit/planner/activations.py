@@ -51,7 +51,7 @@ def layer_activation_bytes(
 class LayerActivations:
     """Bytes that one rank keeps of one layer and one micro-batch.
 
-    ``kept``: for the backward pass, without recompute of the whole layer. ``boundary``: the layer's input
+    ``kept``: for its own backward pass, which full recompute makes again. ``boundary``: the layer's input
     alone, what full recompute keeps. ``backward``: gradients of activations that come on top while the
     backward is in the layer's widest part.
     """
@@ -92,13 +92,14 @@ def layer_activations(
     tokens = np.asarray(plan.micro_batch) * model.sequence / np.asarray(plan.cp, float)
     around = np.where(plan.sequence_parallel, tp, 1.0)
     h = model.hidden
-    into, gradients = _mlp(model, plan, around, imbalance)
-    inside = _attention(model, plan, packed_qkv) + into
+    attention, scores = _attention(model, plan, packed_qkv)
+    mlp, widest = _mlp(model, plan, around, imbalance)
+    inside = attention + mlp
     outside = (8 + 2 * model.dropout) * h / around
     return LayerActivations(
         plain(tokens * (outside + inside)),
         plain(tokens * 2 * h / around),
-        plain(tokens * (2 * h / around + gradients)),
+        plain(tokens * (2 * h / around + np.maximum(widest, scores))),
     )
 
 
@@ -120,21 +121,25 @@ def layer_on_plan(model: Transformer, plan: Plan):
     return plain(np.where(np.asarray(plan.recompute) == "full", one.boundary, one.kept))
 
 
-def _attention(model, plan, packed_qkv):
-    """Bytes that attention keeps of a position, inside its block."""
+def _attention(model, plan, packed_qkv) -> tuple:
+    """Bytes that attention keeps of a position, inside its block, and what its backward adds to them."""
     tp = np.asarray(plan.tp, float)
     q, kv = model.query_width / tp, np.maximum(model.kv_heads / tp, 1) * model.head_dim
-    stored = (np.asarray(plan.recompute) == "none") & ~np.asarray(plan.fused_attention)
-    each = _SCORES if model.dropout else _SCORES_ALONE
-    scores = np.where(stored, each * model.heads / tp * model.sequence, 0.0)
     exchanged = (np.asarray(plan.context) == "all_to_all") & (np.asarray(plan.cp) > 1)
     rotated = packed_qkv and not model.learned_positions
     copies = rotated * 2 * (q + kv) + model.qk_norm * 2 * (q + kv) + exchanged * 2 * q
-    return 2 * (2 * q + 2 * kv) + scores + copies
+    # Scores are stored, or made again for the backward of their layer, where their gradients join them.
+    count = np.where(plan.fused_attention, 0.0, model.heads / tp * model.sequence)
+    scores = (_SCORES if model.dropout else _SCORES_ALONE) * count
+    again = np.asarray(plan.recompute) == "selective"
+    return (
+        2 * (2 * q + 2 * kv) + copies + np.where(again, 0.0, scores),
+        _SCORES_ALONE * count + np.where(again, scores, 0.0),
+    )
 
 
 def _mlp(model, plan, around, imbalance) -> tuple:
-    """Bytes that the MLP keeps of a position, and those of its widest gradients."""
+    """Bytes that the MLP keeps of a position, and what its backward adds to them at its widest."""
     first, second = (4, 2) if model.gated else (2, 2)  # of an element: first product, activation function
     # When the gradients of both are there, the second product's input, as large as one, is free again.
     if not model.experts:
@@ -144,4 +149,7 @@ def _mlp(model, plan, around, imbalance) -> tuple:
     etp = np.asarray(plan.expert_tp, float)
     rows, width = imbalance * model.top_k * etp / np.asarray(plan.tp, float), model.ffn / etp
     router = 2 * _ROUTER * model.experts / around
-    return rows * (4 * model.hidden + (first + second) * width) + router, rows * first * width
+    return (
+        rows * (4 * model.hidden + (first + second) * width) + router,
+        rows * (2 * model.hidden + first * width),
+    )

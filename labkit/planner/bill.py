@@ -8,8 +8,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from labkit.planner.plan_seats import expert_data_seats, expert_seats, expert_tensor_seats, plan_seats
+from labkit.planner.plan_seats import (
+    expert_data_seats,
+    expert_seats,
+    expert_tensor_seats,
+    plan_seats,
+    shard_counts,
+    shard_seats,
+)
 from labkit.planner.rank_parameters import STAGES, fullest, layers_on_rank
+from labkit.planner.sharding import hybrid
 from labkit.planner.traffic import (
     BillRow,
     Seats,
@@ -17,7 +25,6 @@ from labkit.planner.traffic import (
     bill_row,
     data_parallel,
     expert_parallel,
-    sharded,
     tensor_parallel,
 )
 from labkit.spec import Cluster, Plan, Transformer
@@ -45,13 +52,14 @@ def step_bill(
     are left out, unless some of an array of plans does.
 
     What is counted: gradients once, at the end of accumulation (dp x cp ranks; experts over theirs), in
-    ``bucket`` bytes where given, or the collectives of ``plan.zero`` stages 1 to 3; the embedding's gradient
-    between the ends where a pipeline ties it to the head; of each layer and micro-batch tensor parallel's
-    all_reduces, under sequence parallel as reduce_scatter + all_gather of the same bytes and one more
-    all_gather a block and for the head, of the input that was not kept whole; those of the embedding, the
-    head and the loss; once a step, of the gradients that each rank has but a summand of (norms);
-    context parallel's ring or all_to_all; the experts' all_to_alls; activations and gradients between stages.
-    ``plan.recompute`` repeats forward communication: ``full`` of the whole layer, ``selective`` of attention.
+    ``bucket`` bytes where given, or the collectives of ``plan.zero`` stages 1 to 3, with an all_reduce
+    between the replicas that ``shard_ranks`` leaves; the embedding's gradient between the ends where a
+    pipeline ties it to the head; of each layer and micro-batch tensor parallel's all_reduces, under sequence
+    parallel as reduce_scatter + all_gather of the same bytes and one more all_gather a block and for the
+    head, of the input that was not kept whole; those of the embedding, the head and the loss; once a step, of
+    the gradients that each rank has but a summand of (norms); context parallel's ring or all_to_all; the
+    experts' all_to_alls; activations and gradients between stages. ``plan.recompute`` repeats forward
+    communication: ``full`` of the whole layer, ``selective`` of attention.
 
     Left out: scalars such as the gradient norm, and what is sent at start or for a checkpoint. Between stages
     every tensor-parallel rank sends the whole activation, or its own positions under sequence parallel.
@@ -86,7 +94,7 @@ def step_bill(
         gradient_bytes_per_element=gradient_bytes_per_element,
     )
     rows = [
-        *_gradients(work, plan, plan_seats(plan, "cp", "dp", domain=cluster.domain), "", bucket),
+        *_gradients(work, plan, plan_seats(plan, "cp", "dp", domain=cluster.domain), 0, "", bucket),
         *_expert_gradients(model, plan, work, held.experts, cluster.domain, bucket),
         *_between_ends(model, plan, work, cluster.domain),
         *_tensor(model, plan, work, held, cluster.domain),
@@ -116,11 +124,12 @@ def _again(plan: Plan, *modes: str):
     return np.isin(plan.recompute, modes).astype(float)
 
 
-def _gradients(work: Workload, plan: Plan, at: Seats, words: str, bucket) -> list[BillRow]:
-    """Gradients to all ranks, or gradients and weights as shards."""
+def _gradients(work: Workload, plan: Plan, at: Seats, kind: int, words: str, bucket) -> list[BillRow]:
+    """Gradients to all ranks, or gradients and weights as shards; ``kind`` 0: of all, 1: of experts."""
     zero, rows = np.asarray(plan.zero), []
+    shards, replicas = shard_seats(at, shard_counts(plan)[kind])
     for stage in np.unique(zero).tolist():
-        found = sharded(work, at, stage) if stage else data_parallel(work, at, bucket=bucket)
+        found = hybrid(work, shards, replicas, stage) if stage else data_parallel(work, at, bucket=bucket)
         rows += _where(zero == stage, found)
     return _named(rows, words)
 
@@ -130,7 +139,7 @@ def _expert_gradients(model, plan, work, experts, domain, bucket) -> list[BillRo
     if not model.experts:
         return []
     at = expert_data_seats(plan, domain)
-    return _gradients(replace(work, parameters=experts), plan, at, ", experts", bucket)
+    return _gradients(replace(work, parameters=experts), plan, at, 1, ", experts", bucket)
 
 
 def _between_ends(model, plan, work, domain) -> list[BillRow]:

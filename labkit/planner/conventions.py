@@ -12,18 +12,19 @@ from labkit.units import MiB
 class Conventions:
     """How bytes are counted where frameworks and estimators differ.
 
-    ``recipe``: bytes per parameter of the model states. ``logit_bytes``: per logit at the loss, 6 for 16-bit
-    logits and an fp32 copy that turns into softmax and gradient (Megatron-LM, vocabulary-parallel
-    cross-entropy), 2 where a fused loss turns the logits themselves into gradients (TransformerEngine);
-    Korthikanti et al. (2022), section 4.3, count the copy alone, 4. ``packed_qkv``: query, key and value are
-    pieces of one product, which outlives the rotated query and key. ``copied_gradients``: they are copied
-    into buckets to be reduced, as PyTorch DDP does unless told ``gradient_as_bucket_view``; otherwise they
-    live there. ``imbalance``: experts' tokens on the fullest rank over the mean. ``workspace``: what matrix
-    products work in, by default two of 32 MiB (PyTorch's cuBLAS handles). ``communicator``: bytes that the
-    communication library takes for each group of ranks in use, outside of the framework's allocator; 688 MB
-    were measured for groups of more than two A100 (NCCL issue 964). ``slack``: share of the framework's bytes
-    that its allocator holds beyond them, in pieces that do not fit; median of reserved over allocated in 12
-    published runs on 8 B200 (SimuMax). Refused: negative numbers, and an imbalance below 1.
+    ``recipe``: bytes per parameter of the model states; activations have 16 bits in any. ``logit_bytes``:
+    per logit at the loss, 6 for 16-bit logits and an fp32 copy that turns into softmax and gradient
+    (Megatron-LM, vocabulary-parallel cross-entropy), 2 where a fused loss turns the logits themselves into
+    gradients (TransformerEngine); Korthikanti et al. (2022), section 4.3, count the copy alone, 4.
+    ``packed_qkv``: query, key and value are pieces of one product, which outlives the rotated query and key.
+    ``copied_gradients``: they are copied into buckets to be reduced, as PyTorch DDP does unless told
+    ``gradient_as_bucket_view``; otherwise they live there. ``imbalance``: experts' tokens on the fullest rank
+    over the mean. ``workspace``: what matrix products work in, by default two of 32 MiB (PyTorch's cuBLAS
+    handles). ``communicator``: bytes that the communication library takes for each group of ranks in use,
+    outside of the framework's allocator; 688 MB were measured for groups of more than two A100 (NCCL issue
+    964). ``slack``: share of the framework's bytes that its allocator holds beyond them, in pieces that do
+    not fit; median of reserved over allocated in 13 published runs on 8 B200 (SimuMax). Refused: negative
+    numbers, and an imbalance below 1.
     """
 
     recipe: Recipe = MIXED

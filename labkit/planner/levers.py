@@ -17,6 +17,7 @@ from labkit.collectives import bucket_count
 from labkit.collectives.scaling import BACKWARD_SHARE
 from labkit.errors import InputRefused
 from labkit.planner.compute import compute_time
+from labkit.planner.sharding import hybrid
 from labkit.planner.traffic import BillRow, Workload, data_parallel, sharded, tensor_parallel
 from labkit.spec import Cluster
 from labkit.spec.checks import amount, noun, whole
@@ -244,8 +245,6 @@ class _Plan:
             side(self.tensor()),
             f"before: rank order data before tensor, so that tensor ranks sit {self.dp} apart",
         )
-        shard = replace(self.work, parameters=self.work.parameters / domain)
-        between = data_parallel(shard, everyone // domain, stride=domain, domain=domain)
         # A hierarchical all_reduce: reduce_scatter and all_gather inside, which are the bytes of stage 1, and
         # an all_reduce of the shards across.
         yield Lever(
@@ -253,7 +252,7 @@ class _Plan:
             "2.3",
             "confine",
             side(data_parallel(self.work, everyone, domain=domain)),
-            side(sharded(self.work, domain, 1, domain=domain) + between),
+            side(hybrid(self.work, domain, everyone // domain, 1, domain=domain)),
             f"plain data parallel over all {everyone} ranks; same bytes in all; phases follow one another, "
             "so it may be slower than rings through all ports",
         )
@@ -262,6 +261,6 @@ class _Plan:
             "4.1",
             "confine",
             side(sharded(self.work, everyone, 3, domain=domain)),
-            side(sharded(self.work, domain, 3, domain=domain) + between),
+            side(hybrid(self.work, domain, everyone // domain, 3, domain=domain)),
             f"no tensor parallel, all {everyone} ranks; states divided by {domain}, not by {everyone}",
         )

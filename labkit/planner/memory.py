@@ -12,11 +12,12 @@ import numpy as np
 from labkit.planner.activations import layer_activations
 from labkit.planner.conventions import USUAL, Conventions
 from labkit.planner.in_flight import in_flight
+from labkit.planner.plan_seats import replica_counts, shard_counts
 from labkit.planner.rank_parameters import end_parameters, given_layers, has_ends, layer_on_rank
-from labkit.planner.recompute import checkpointed_bytes, checkpoints
+from labkit.planner.recompute import checkpoints
 from labkit.planner.states import bytes_by_state
 from labkit.spec import Cluster, Plan, Transformer
-from labkit.spec.checks import noun
+from labkit.spec.checks import broadcasting, noun
 from labkit.spec.rules import check_nouns
 from labkit.units import GB, format_memory, plain, words
 
@@ -26,6 +27,7 @@ PASSING = ("gathered", "buckets", "workspace")
 ALLOCATED = (*STATES, *ACTIVATIONS, *PASSING)
 LIBRARIES = ("communicators", "slack")
 PARTS = (*ALLOCATED, *LIBRARIES)
+_SOFTMAX = 4.0  # bytes per logit that a loss keeps for its backward
 _COLUMNS = 8  # stages shown side by side
 
 
@@ -119,11 +121,12 @@ def memory(model: Transformer, cluster: Cluster, plan: Plan, conventions: Conven
 
     States are sharded over dp x cp ranks (or ``plan.shard_ranks`` of them), those of experts over the ranks
     among these that hold the same experts; where that is one rank, nothing is sharded. Stage 3 gathers a
-    layer, and those it prefetches, whole; from stage 2 on, and where gradients are added up in another
-    precision, one layer's gradients are there before. A pipeline rank keeps the layers of its chunks for
-    every micro-batch in flight. The moment of the peak: all that are in flight, and one of them at the loss
-    or in the backward of a layer. Sources are named in the functions this adds up.
+    layer, and those it prefetches, whole; from stage 2 on the gradients of two layers are there before they
+    are scattered, and where gradients are added up in another precision, those of one. A pipeline rank keeps
+    the layers of its chunks for every micro-batch in flight. The moment of the peak: all that are in flight,
+    and one of them at the loss or in the backward of a layer. Sources are named in what this adds up.
 
+    Without ``stage_layers`` a stage has layers / pp, whole or not: ``problems`` refuses what is not.
     Refused: nouns of another type, and stage_layers that are not those of the plan.
 
     >>> from labkit.spec import Gpu, Link
@@ -136,17 +139,21 @@ def memory(model: Transformer, cluster: Cluster, plan: Plan, conventions: Conven
     """
     check_nouns(model=model, cluster=cluster, plan=plan)
     noun(conventions, Conventions, "the conventions")
-    stages = np.arange(plan.pp) if plan.single else _ends_and_second(plan)
+    every = plan.single or plan.stage_layers is not None
+    if plan.stage_layers is not None:
+        given_layers(model, plan)  # refused before anything is made of them
+    stages = np.arange(plan.pp) if every else _ends_and_second(plan)
     plan = plan.with_axis()
     embeds, predicts = has_ends(plan, stages == 0, stages == np.asarray(plan.pp) - 1)
     layers = _layers(model, plan, stages)
     parts = _states(model, plan, conventions.recipe, layers, embeds, predicts)
     parts |= _activations(model, plan, conventions, layers, stages, embeds, predicts)
-    parts |= _passing(model, plan, conventions, layers, predicts)
+    parts |= _passing(model, plan, conventions, layers, embeds, predicts)
     shape = np.broadcast_shapes(*(np.shape(part) for part in parts.values()), stages.shape)
     parts["communicators"] = conventions.communicator * _groups(model, plan)
     parts = {name: np.broadcast_to(np.asarray(part, float), shape) for name, part in parts.items()}
     parts["slack"] = conventions.slack * np.sum([parts[name] for name in ALLOCATED], axis=0)
+    broadcasting({"the card": np.shape(cluster.gpu.usable), "the plan": shape[:-1]}, "one memory")
     return Memory({name: parts[name] for name in PARTS}, stages, cluster.gpu.usable)
 
 
@@ -163,22 +170,10 @@ def _layers(model, plan, stages):
     return model.layers / np.asarray(plan.pp, float)
 
 
-def _replicas(plan, same=None) -> tuple:
-    """How many ranks hold the same parameters, and how many the same experts; or of so many ranks."""
-    same = np.asarray(plan.dp) * plan.cp if same is None else same
-    return same, np.maximum(1, np.asarray(plan.tp) * same // (np.asarray(plan.ep) * plan.expert_tp))
-
-
-def _shards(plan) -> tuple:
-    """Over how many of these the states are spread from their stage on: all, or those of ``shard_ranks``."""
-    same, _ = _replicas(plan)
-    return _replicas(plan, same if plan.shard_ranks is None else np.minimum(same, plan.shard_ranks))
-
-
 def _states(model, plan, recipe, layers, embeds, predicts) -> dict:
     """Parameters, gradients and optimizer states of the layers; all of them of the ends."""
     layer, ends = layer_on_rank(model, plan), end_parameters(model, plan, embeds, predicts)
-    dense, experts = (bytes_by_state(shards, plan.zero, recipe) for shards in _shards(plan))
+    dense, experts = (bytes_by_state(shards, plan.zero, recipe) for shards in shard_counts(plan))
     parts = {
         name: layers * (np.asarray(layer.dense) * dense[name] + np.asarray(layer.experts) * experts[name])
         for name in dense
@@ -191,28 +186,35 @@ def _activations(model, plan, conventions, layers, stages, embeds, predicts) -> 
     one = layer_activations(model, plan, conventions.packed_qkv, conventions.imbalance)
     around = np.where(plan.sequence_parallel, plan.tp, 1)
     positions = np.asarray(plan.micro_batch) * model.sequence / np.asarray(plan.cp, float)
+    # A chunk of layers ends where its stage ends: no group of recomputed layers goes beyond.
     full, every = np.asarray(plan.recompute) == "full", plan.recompute_every
-    kept = np.where(full, np.asarray(checkpoints(layers, every)) * one.boundary, layers * one.kept)
+    chunks = np.where(np.asarray(plan.schedule) == "zb-v", 2, plan.v)
+    inputs = chunks * np.asarray(checkpoints(layers / chunks, every))
+    kept = np.where(full, inputs * one.boundary, layers * one.kept)
     # Dropout after the embedding keeps a mask, a norm after it its input.
     first = embeds * positions * model.hidden * (model.dropout + 2 * model.embedding_norm) / around
     # The last norm and the head keep their inputs; the head's gradient is made beside that of the logits.
     rows = np.asarray(plan.padded_vocabulary(model.vocabulary)) / np.asarray(plan.tp, float)
     logits = positions * (4 * model.hidden / around + conventions.logit_bytes * rows)
     logits = predicts * (logits + conventions.recipe.weights * model.hidden * rows)
-    again = np.where(full, checkpointed_bytes(layers, every, one.boundary, one.kept) - kept, 0.0)
+    group = np.minimum(every, layers / chunks) * one.kept - one.boundary
     # The loss and the backward of a layer come one after the other: the larger of the two counts.
-    passing = np.maximum(again + np.asarray(one.backward) - logits, 0.0)
+    passing = np.maximum(np.where(full, group, 0.0) + one.backward - logits, 0.0) * (layers > 0)
+    others = np.maximum(np.asarray(in_flight(plan, stages)) - 1, 0.0)
+    # GPipe has computed all losses before the first backward, and keeps what each needs.
+    losses = positions * (4 * model.hidden / around + min(conventions.logit_bytes, _SOFTMAX) * rows)
+    waiting = predicts * (np.asarray(plan.schedule) == "gpipe") * losses
     return {
         "activations": kept + first + passing,
-        "in_flight": (np.asarray(in_flight(plan, stages)) - 1) * (kept + first),
+        "in_flight": others * (kept + first + waiting),
         "logits": logits,
     }
 
 
-def _passing(model, plan, conventions, layers, predicts) -> dict:
+def _passing(model, plan, conventions, layers, embeds, predicts) -> dict:
     """Whole layers of stage 3, and gradients before they are reduced or added up."""
     recipe, layer = conventions.recipe, layer_on_rank(model, plan)
-    dense, experts = _shards(plan)
+    dense, experts = (np.asarray(count) for count in shard_counts(plan))
     matrix = np.asarray(end_parameters(model, plan, False, predicts).total)
     whole = np.asarray(layer.dense) * (dense > 1) + np.asarray(layer.experts) * (experts > 1)
     gathered = np.minimum(1 + np.asarray(plan.prefetch), layers) * whole + matrix * (dense > 1)
@@ -221,19 +223,21 @@ def _passing(model, plan, conventions, layers, predicts) -> dict:
     local = np.maximum(1, model.experts / np.asarray(plan.ep, float))
     added = recipe.all_gradients > recipe.weights
     made = recipe.weights * added * (np.asarray(layer.dense) + np.asarray(layer.experts) / local)
-    copied = conventions.copied_gradients & (_replicas(plan)[0] > 1)
-    made = made + copied * recipe.gradients * (layers * np.asarray(layer.total) + matrix)
+    copied = conventions.copied_gradients & (np.asarray(replica_counts(plan)[0]) > 1)
+    ends = np.asarray(end_parameters(model, plan, embeds, predicts).total)
+    made = made + copied * recipe.gradients * (layers * np.asarray(layer.total) + ends)
     reduced = (np.asarray(plan.zero) >= 2) & (whole > 0)
     return {
         "gathered": np.where(np.asarray(plan.zero) == 3, recipe.weights * gathered, 0.0),
-        "buckets": np.where(reduced, recipe.gradients * whole, made),
+        # One layer's gradients travel while those of the next are made.
+        "buckets": np.where(reduced, recipe.gradients * np.minimum(2, layers) * whole, made),
         "workspace": conventions.workspace,
     }
 
 
 def _groups(model, plan):
     """Groups of ranks that a rank communicates in: one of a single rank is none."""
-    same, experts = _replicas(plan)
+    same, experts = (np.asarray(count) for count in replica_counts(plan))
     sizes = [plan.tp, plan.cp, plan.pp, same]
     if model.experts:
         sizes += [plan.ep, np.where(np.asarray(plan.ep) > 1, experts, 1)]

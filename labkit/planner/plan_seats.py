@@ -47,6 +47,45 @@ def expert_data_seats(plan: Plan, domain: int) -> Seats:
     return _of_stage(plan, inner, np.maximum(1, stage // inner), domain)
 
 
+def replica_counts(plan: Plan) -> tuple:
+    """Ranks that hold the same parameters, dp x cp, and ranks with the same experts, tp dp cp / (ep etp)."""
+    noun(plan, Plan, "the plan")
+    return _counts(plan, np.asarray(plan.dp) * plan.cp)
+
+
+def shard_counts(plan: Plan) -> tuple:
+    """Over how many of these ZeRO spreads: all of them, or what ``shard_ranks`` of the dp x cp ranks hold.
+
+    >>> shard_counts(Plan(dp=64)), shard_counts(Plan(dp=64, ep=4, shard_ranks=8))
+    ((64, 64), (8, 2))
+    """
+    noun(plan, Plan, "the plan")
+    same = np.asarray(plan.dp) * plan.cp
+    return _counts(plan, same if plan.shard_ranks is None else np.minimum(same, plan.shard_ranks))
+
+
+def _counts(plan, same) -> tuple:
+    experts = np.asarray(plan.tp) * same // (np.asarray(plan.ep) * plan.expert_tp)
+    return plain(same), plain(np.maximum(1, experts))
+
+
+def shard_seats(everyone: Seats, shards) -> tuple[Seats, Seats]:
+    """Seats of ``shards`` neighbours among a group, which share one set of shards, and of its replicas.
+
+    >>> everyone = plan_seats(Plan(dp=64), "cp", "dp", domain=8)
+    >>> for part in shard_seats(everyone, 8): print(part)
+    Seats(ranks=8, link='inside', members=8)
+    Seats(ranks=8, link='across', members=1)
+    """
+    noun(everyone, Seats, "the seats of the group")
+    shards = _whole(whole(shards, "the ranks of a set of shards", arrays=True))
+    ranks, members = _whole(everyone.ranks), _whole(everyone.members)
+    together = np.minimum(members, shards)
+    return _seats(shards, together), _seats(
+        np.maximum(1, ranks // shards), np.maximum(1, members // together)
+    )
+
+
 def _whole(number) -> np.ndarray:
     return np.asarray(number).astype(np.int64)
 

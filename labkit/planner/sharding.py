@@ -10,7 +10,7 @@ import numpy as np
 
 from labkit.errors import InputRefused
 from labkit.planner.compute import compute_time
-from labkit.planner.plan_seats import plan_seats
+from labkit.planner.plan_seats import plan_seats, shard_counts, shard_seats
 from labkit.planner.rank_parameters import layer_on_rank, layers_on_rank
 from labkit.planner.states import MIXED, Recipe
 from labkit.planner.traffic import BillRow, Seats, Workload, bill_row, data_parallel, seats, sharded
@@ -21,25 +21,12 @@ from labkit.strategies.prefetch import Prefetched, break_even_bandwidth, prefetc
 from labkit.units import plain
 
 
-def shard_seats(plan: Plan, domain: int) -> Seats:
-    """Seats of the ranks that share one set of shards: all dp x cp, or ``shard_ranks`` neighbours of them.
-
-    >>> shard_seats(Plan(dp=64, zero=3), 8), shard_seats(Plan(dp=64, zero=3, shard_ranks=8), 8)
-    (Seats(ranks=64, link='across', members=8), Seats(ranks=8, link='inside', members=8))
-    """
-    everyone = plan_seats(plan, "cp", "dp", domain=domain)
-    if plan.shard_ranks is None:
-        return everyone
-    ranks = np.minimum(plan.shard_ranks, everyone.ranks)
-    members = np.minimum(everyone.members, ranks)
-    return Seats(plain(ranks), plain(np.where(members < ranks, "across", "inside")), plain(members))
-
-
-def hybrid(work: Workload, shards: int, replicas: int, stage=3, *, stride=1, domain=8) -> list[BillRow]:
+def hybrid(work: Workload, shards, replicas, stage=3, *, stride=1, domain=8) -> list[BillRow]:
     """Sharding over ``shards`` neighbours and ``replicas`` of that: the rows of ``sharded``, and one between.
 
-    Once a step, the replicas all_reduce the gradients of their shard. States are divided by ``shards``, and
-    most bytes stay among neighbours. Zhao et al. (2023, PyTorch FSDP), section 3.2.2.
+    Both are numbers of ranks, or ``Seats``. Once a step, the replicas all_reduce the gradients of their
+    shard. States are divided by ``shards``, and most bytes stay among neighbours. Zhao et al. (2023, PyTorch
+    FSDP), section 3.2.2.
 
     >>> for row in hybrid(Workload(13e9, 40, 5120, 2048), 8, 8):
     ...     print(row.collective, f"{row.bytes_per_rank / 1e9:.4g} GB", row.link)
@@ -48,13 +35,19 @@ def hybrid(work: Workload, shards: int, replicas: int, stage=3, *, stride=1, dom
     all_reduce 5.688 GB across
     """
     noun(work, Workload, "the work")
-    shards, replicas = (
-        whole(number, name, arrays=True)
-        for number, name in ((shards, "the ranks of a set of shards"), (replicas, "the number of replicas"))
-    )
-    shard = replace(work, parameters=work.parameters / np.asarray(shards, float))
-    between = data_parallel(shard, seats(replicas, np.asarray(shards) * stride, domain))
-    return sharded(work, shards, stage, stride=stride, domain=domain) + between
+    if not (isinstance(shards, Seats) and isinstance(replicas, Seats)):
+        shards, replicas, stride = (
+            np.asarray(whole(number, name, arrays=True))
+            for number, name in (
+                (shards, "the ranks of a set of shards"),
+                (replicas, "the number of replicas"),
+                (stride, "the stride of a group"),
+            )
+        )
+        replicas = seats(plain(replicas), plain(shards * stride), domain)
+        shards = seats(plain(shards), plain(stride), domain)
+    shard = replace(work, parameters=work.parameters / shards.ranks)
+    return sharded(work, shards, stage) + data_parallel(shard, replicas)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +92,7 @@ def sharded_layer(model: Transformer, cluster: Cluster, plan: Plan, recipe: Reci
     again = (np.asarray(done) - model.model_flops(plan.micro_batch)) / share
     held = np.asarray(layer_on_rank(model, plan).total)
     weights, gradients = held * recipe.weights, held * recipe.gradients
-    at = shard_seats(plan, cluster.domain)
+    at, _ = shard_seats(plan_seats(plan, "cp", "dp", domain=cluster.domain), shard_counts(plan)[0])
     gather, scatter, latency = (
         np.asarray(bill_row("stage 3", collective, size, 1, at).seconds(cluster))
         for collective, size in (("all_gather", weights), ("reduce_scatter", gradients), ("all_gather", 0.0))

@@ -17,13 +17,15 @@ from labkit.units import GB, GiB, MiB
 # of fp32 ("fp32 copy"), another fp32 copy more ("compiled": Megatron-LM's fused cross-entropy), or 16 bits
 # alone that turn into their gradient ("in place": TransformerEngine's). ``unused_gradients``: 16-bit tensors
 # that autograd is handed where a weight gradient went straight into fp32. ``stage`` blank: the fullest.
+# ``reserved``: what the allocator held on the fullest stage of a run, where that was printed as well.
 SHAPE = ("layers", "hidden", "heads", "kv_heads", "ffn", "gated", "experts", "top_k", "vocabulary")
 SHAPE += ("sequence", "tied", "learned_positions", "norm", "bias", "dropout", "qk_norm")
 PLAN = ("tp", "pp", "dp", "cp", "ep", "etp", "v", "schedule", "stage_layers", "micro_batch", "accumulation")
 PLAN += ("zero", "shard_ranks", "recompute", "recompute_every", "sequence_parallel", "fused_attention")
 PLAN += ("context",)
 SETTINGS = ("gradient_bytes", "loss", "unused_gradients", "dispatcher")
-COLUMNS = ("source", "label", "gpu", *SHAPE, *PLAN, *SETTINGS, "stage", "peak", "kind", "not_expressed")
+COLUMNS = ("source", "label", "gpu", *SHAPE, *PLAN, *SETTINGS)
+COLUMNS += ("stage", "peak", "kind", "reserved", "not_expressed")
 
 _GPT = {"norm": "layer", "bias": 1, "loss": "fp32 copy", "unused_gradients": 0, "context": "ring"}
 # What every run of a source did: its launch script, or Megatron-LM's defaults where a test says nothing.
@@ -211,7 +213,11 @@ def _peaks(row: dict[str, str], facts: dict) -> list[dict]:
     if facts["source"] == "simumax_b200" and ranks and facts["pp"]:
         each = len(ranks) // facts["pp"]  # ranks of a stage are neighbours: the order is tp-cp-dp-pp
         peaks = [max(ranks[stage * each + i] for i in range(each)) for stage in range(facts["pp"])]
-        return [{"stage": stage, "peak": mib * MiB} for stage, mib in enumerate(peaks)]
+        stages = [{"stage": stage, "peak": mib * MiB} for stage, mib in enumerate(peaks)]
+        held = re.search(r"reserved GiB (\d+\.?\d*)", row.get("mem_kind", ""))
+        if held:
+            stages[peaks.index(max(peaks))]["reserved"] = round(float(held[1]) * GiB)
+        return stages
     if not re.fullmatch(r"\d*\.?\d*", row["peak_mem_GB"]):
         raise InputRefused(f"peak_mem_GB of a measured row is {shown(row['peak_mem_GB'])}; give a number")
     printed = float(row["peak_mem_GB"] or 0)

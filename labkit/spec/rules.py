@@ -7,7 +7,7 @@ every broken rule of one plan in words, with the numbers and with the nearest va
 import numpy as np
 
 from labkit.errors import InputRefused
-from labkit.spec import rules_batch, rules_shape, rules_tokens
+from labkit.spec import rules_batch, rules_memory, rules_shape, rules_tokens
 from labkit.spec.checks import noun
 from labkit.spec.hardware import Cluster
 from labkit.spec.plan import Plan
@@ -18,7 +18,7 @@ from labkit.units import plain
 # What is impossible comes first.
 RULES = tuple(
     sorted(
-        (*rules_shape.RULES, *rules_tokens.RULES, *rules_batch.RULES),
+        (*rules_shape.RULES, *rules_tokens.RULES, *rules_batch.RULES, *rules_memory.RULES),
         key=lambda rule: rule.severity == ADVICE,
     )
 )

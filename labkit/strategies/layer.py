@@ -154,18 +154,29 @@ BLOCKS = (
 def whole_layer(x: np.ndarray, d_output: np.ndarray, weights: Weights, masks):
     """(output, input gradient, gradients by name, saved by block) of the layer on one rank."""
     x, d_output, masks = checked(x, d_output, weights, masks)
+    output, saved = layer_forward(x, weights, masks)
+    return output, *layer_backward(d_output, saved, weights), saved
+
+
+def layer_forward(x: np.ndarray, w: Weights, masks) -> tuple[np.ndarray, list[dict]]:
+    """The layer's output, and for each block what its backward pass needs."""
     saved = []
     for (gain, block, _), mask in zip(BLOCKS, masks, strict=True):
-        out, kept = block(norm(x, getattr(weights, gain)), weights)
+        out, kept = block(norm(x, getattr(w, gain)), w)
         saved.append({"residual": x, "mask": mask, **kept})
         x = x + out * mask / KEEP
-    output, gradients = x, {}
+    return x, saved
+
+
+def layer_backward(d_output: np.ndarray, saved: list[dict], w: Weights) -> tuple[np.ndarray, dict]:
+    """Gradient of the layer's input, and those of its weights by name."""
+    gradients = {}
     for (gain, _, backward), kept in zip(reversed(BLOCKS), reversed(saved), strict=True):
-        d_normed, found = backward(d_output * kept["mask"] / KEEP, kept, weights)
-        d_x, gradients[gain] = norm_backward(d_normed, kept["residual"], getattr(weights, gain))
+        d_normed, found = backward(d_output * kept["mask"] / KEEP, kept, w)
+        d_x, gradients[gain] = norm_backward(d_normed, kept["residual"], getattr(w, gain))
         gradients |= found
         d_output = d_output + d_x
-    return output, d_output, gradients, saved
+    return d_output, gradients
 
 
 def checked(x, d_output, weights: Weights, masks) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:

@@ -3,12 +3,11 @@
 One rank, two streams. The backward pass runs block by block from the end of the model; a block's gradients
 become ready when it stops. A bucket's all_reduce starts when the bucket is full **and** the one before is
 done: one communication stream, as in PyTorch's DistributedDataParallel (Li et al. 2020, section 3.2.3). While
-it runs, computing is ``slow_down`` times slower, because both share the GPU: Galvatron (Miao et al. 2022)
-measured factors of 1.1 to 1.3. What an all_reduce costs is asked of a function of its bytes, so
-that a link, a cluster or a fitted sweep can answer.
+it runs, computing is ``slow_down`` times slower, because both share the GPU (``contention.py``). What an
+all_reduce costs is asked of a function of its bytes, so that a link, a cluster or a fitted sweep can answer.
 
-``step_timeline`` follows the events one by one; ``step_seconds`` is a recurrence over blocks that takes many
-bucket sizes and links at once. Tests hold the two equal.
+``step_timeline`` follows the two streams event by event; ``step_seconds`` is a recurrence over blocks that
+takes many bucket sizes and links at once. Tests hold the two equal.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,8 +18,10 @@ import numpy as np
 from labkit.errors import InputRefused
 from labkit.spec.checks import shown
 from labkit.strategies.buckets import CAP, FIRST_CAP, ddp_buckets
-from labkit.strategies.checks import function, numbers, shaped, single
+from labkit.strategies.checks import flag, function, numbers, shaped, single
+from labkit.strategies.contention import slow_down_factor
 from labkit.strategies.timeline import BACKWARD, FORWARD, TRANSFER, Timeline
+from labkit.strategies.two_streams import Task, two_streams
 from labkit.units import plain
 
 
@@ -50,12 +51,14 @@ def step_timeline(
     cap: float = CAP,
     first: float = FIRST_CAP,
     slow_down: float = 1.0,
+    overlap: bool = True,
 ) -> Timeline:
     """When one rank computes and communicates in one step, from the first forward to the last all_reduce.
 
-    ``blocks``: in the order of the forward pass. ``all_reduce``: seconds for each of an array of sizes. Items
-    are blocks for computing and buckets for transfers, both counted from 0. Refused: no blocks, none of which
-    computes, a ``slow_down`` below 1, and what ``ddp_buckets`` refuses.
+    ``blocks``: in the order of the forward pass. ``all_reduce``: seconds for each of an array of sizes.
+    ``overlap`` off: all buckets wait for the end of the backward pass. Items are blocks for computing and
+    buckets for transfers, both counted from 0. Refused: no blocks, none of which computes, a ``slow_down``
+    below 1, and what ``ddp_buckets`` refuses.
 
     >>> blocks = [Block(1, 2, (4,)), Block(1, 2, (4,)), Block(1, 2, (4,))]
     >>> t = step_timeline(blocks, all_reduce=lambda size: 3 * size / 4, cap=4, first=4)
@@ -63,45 +66,16 @@ def step_timeline(
     (14.0, 0.4444444444444444)
     """
     sizes, last = _filled(blocks, cap, first, slow_down)
-    fills: dict[int, list[tuple[int, float]]] = {}
-    each = zip(_costs(all_reduce, sizes, ()).tolist(), last.tolist(), strict=True)
-    for number, (seconds, item) in enumerate(each):
-        fills.setdefault(item, []).append((number, seconds))
-    queue: list[tuple[int, float]] = []  # buckets that are full and wait: number, seconds
-    sending = None  # the bucket on the wire: number, start, stop
-    rows, now = [], 0.0
-    for item, block in enumerate(blocks):
-        rows.append((now, now + block.forward, FORWARD, item))
-        now += block.forward
-    for item in reversed(range(len(blocks))):
-        begun, left = now, blocks[item].backward
-        while left > 0:
-            if sending is None and queue:
-                number, seconds = queue.pop(0)
-                sending = number, now, now + seconds
-            pace = 1.0 if sending is None else slow_down
-            stop = now + left * pace
-            if sending is None or stop < sending[2]:
-                now, left = stop, 0.0
-            else:
-                left -= (sending[2] - now) / pace
-                now = sending[2]
-                rows.append((*sending[1:], TRANSFER, sending[0]))
-                sending = None
-        rows.append((begun, now, BACKWARD, item))
-        queue += fills.get(item, [])
-        if sending is None and queue:
-            number, seconds = queue.pop(0)
-            sending = number, now, now + seconds
-    free = now
-    if sending is not None:
-        rows.append((*sending[1:], TRANSFER, sending[0]))
-        free = max(free, sending[2])
-    for number, seconds in queue:
-        rows.append((free, free + seconds, TRANSFER, number))
-        free += seconds
-    start, stop, kind, item = zip(*rows, strict=True)
-    return Timeline([0] * len(rows), start, stop, kind, item)
+    seconds = _costs(all_reduce, sizes, ()).tolist()
+    flag(overlap, "overlap")
+    tasks = [Task(FORWARD, item, block.forward) for item, block in enumerate(blocks)]
+    tasks += [Task(BACKWARD, item, blocks[item].backward) for item in reversed(range(len(blocks)))]
+    final = len(tasks) - 1  # the backward of block 0
+    tasks += [
+        Task(TRANSFER, bucket, each, (final - item if overlap else final,))
+        for bucket, (each, item) in enumerate(zip(seconds, last.tolist(), strict=True))
+    ]
+    return two_streams(tasks, slow_down)
 
 
 def step_seconds(
@@ -150,7 +124,7 @@ def backward_seconds(backward: Sequence[float], durations, slow_down: float = 1.
         raise InputRefused(
             f"{len(backward)} blocks need as many durations of all_reduces; got the shape {durations.shape}"
         )
-    slow_down = _slow_down(slow_down)
+    slow_down = slow_down_factor(slow_down)
     now = free = np.zeros(durations.shape[:-1])
     for item, seconds in enumerate(backward):
         busy = np.maximum(free - now, 0.0)
@@ -207,7 +181,7 @@ def best_bucket(
 def _filled(blocks: Sequence[Block], cap, first, slow_down) -> tuple[np.ndarray, np.ndarray]:
     """Bytes of each bucket, and the block whose backward fills it, in the order of reduction."""
     _check_blocks(blocks)
-    _slow_down(slow_down)
+    slow_down_factor(slow_down)
     buckets = ddp_buckets([size for block in blocks for size in block.gradients], cap, first)
     owner = np.repeat(np.arange(len(blocks)), [len(block.gradients) for block in blocks])
     return np.array([bucket.size for bucket in buckets]), owner[[bucket.parameters[-1] for bucket in buckets]]
@@ -217,15 +191,6 @@ def _check_blocks(blocks) -> None:
     good = isinstance(blocks, Sequence) and all(isinstance(block, Block) for block in blocks)
     if not good or not sum(block.backward for block in blocks) > 0:
         raise InputRefused("there is no block whose backward takes time; give a list of Blocks with one")
-
-
-def _slow_down(slow_down) -> float:
-    factor = single(slow_down, "the slow-down")
-    if factor < 1:
-        raise InputRefused(
-            f"the slow-down is {factor:g}; computing beside an all_reduce is at least 1 times as slow"
-        )
-    return factor
 
 
 def _costs(all_reduce, sizes: np.ndarray, rows: tuple[int, ...] | None = None) -> np.ndarray:

@@ -7,51 +7,19 @@ weight gradient needs nothing of the all_reduce of the input gradient (Shoeybi e
 2021, section 4.2; Wang et al. 2023, ASPLOS, for cutting the product).
 
 Times are seconds; ``all_reduce`` is a function of the share of the tensor that it carries, from 0 to 1, so
-that latency is paid for each piece. The products are taken to be as fast per element in pieces as in one, and
-computing as fast beside an all_reduce as alone: both are bounds that a GPU does not quite reach.
+that latency is paid for each piece. Computing beside an all_reduce takes ``slow_down`` times as long
+(``contention.py``). The products are taken to be as fast per element in pieces as in one: a bound that a GPU
+does not quite reach.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
 
-from labkit.errors import InputRefused
 from labkit.spec.checks import whole
 from labkit.strategies.checks import function, single
 from labkit.strategies.timeline import BACKWARD, FORWARD, TRANSFER, Timeline
+from labkit.strategies.two_streams import Task, two_streams
 
 MOST = 10_000  # chunks or blocks
-
-
-class Task(NamedTuple):
-    """Work of ``seconds`` on the stream of its kind, once the tasks with the numbers ``after`` are done."""
-
-    kind: str
-    item: int
-    seconds: float
-    after: tuple[int, ...] = ()
-
-
-def two_streams(tasks: list[Task]) -> Timeline:
-    """When each task runs on one rank: transfers on one stream, all else on the other, each in list order.
-
-    >>> two_streams([Task(FORWARD, 0, 2.0), Task(TRANSFER, 0, 3.0, (0,)), Task(FORWARD, 1, 1.0)]).span
-    5.0
-    """
-    good = isinstance(tasks, list | tuple) and all(isinstance(task, Task) for task in tasks)
-    if not good or not tasks:
-        raise InputRefused("two streams need at least one Task, and nothing but Tasks; correct the list")
-    stops: list[float] = []
-    free = {True: 0.0, False: 0.0}  # by whether the stream communicates
-    rows = []
-    for number, task in enumerate(tasks):
-        if not all(0 <= before < number for before in task.after):
-            raise InputRefused(f"task {number} waits for {task.after}; let it wait for tasks before it")
-        stream = task.kind == TRANSFER
-        start = max([free[stream], *(stops[number] for number in task.after)])
-        free[stream] = start + single(task.seconds, f"the seconds of task {number}", zero=True)
-        stops.append(free[stream])
-        rows.append((0, start, free[stream], task.kind, task.item))
-    return Timeline(*zip(*rows, strict=True))
 
 
 def in_turn(compute: float, all_reduce: Callable[[float], float], blocks: int = 4) -> Timeline:
@@ -65,7 +33,12 @@ def in_turn(compute: float, all_reduce: Callable[[float], float], blocks: int = 
 
 
 def in_chunks(
-    before: float, product: float, all_reduce: Callable[[float], float], chunks: int, blocks: int = 4
+    before: float,
+    product: float,
+    all_reduce: Callable[[float], float],
+    chunks: int,
+    blocks: int = 4,
+    slow_down: float = 1.0,
 ) -> Timeline:
     """Forward with a block's last product cut by tokens: chunk i travels while chunk i + 1 is computed.
 
@@ -76,39 +49,49 @@ def in_chunks(
     >>> t.span, t.coverage
     (3.25, 0.75)
     """
-    chunks, blocks = _checked(all_reduce, chunks, blocks)
+    function(all_reduce, "the all_reduce")
+    chunks, blocks = _count(chunks, "chunks"), _count(blocks, "blocks")
     before, product = (single(part, "the seconds of a block", zero=True) for part in (before, product))
     tasks: list[Task] = []
+    travels = all_reduce(1 / chunks)
     for block in range(blocks):
         waits = (len(tasks) - 1,) if tasks else ()
         tasks.append(Task(FORWARD, block, before, waits))
         for _ in range(chunks):
             tasks.append(Task(FORWARD, block, product / chunks))
-            tasks.append(Task(TRANSFER, block, all_reduce(1 / chunks), (len(tasks) - 1,)))
-    return two_streams(tasks)
+            tasks.append(Task(TRANSFER, block, travels, (len(tasks) - 1,)))
+    return two_streams(tasks, slow_down)
 
 
-def half_batches(compute: float, all_reduce: Callable[[float], float], blocks: int = 4) -> Timeline:
+def half_batches(
+    compute: float, all_reduce: Callable[[float], float], blocks: int = 4, slow_down: float = 1.0
+) -> Timeline:
     """Forward with the micro-batch in two halves taken in turn: one computes while the other communicates.
 
     >>> t = half_batches(2.0, lambda share: share, blocks=4)
     >>> t.span, t.coverage  # only the last all_reduce, of half the tensor, shows
     (8.5, 0.875)
     """
-    _, blocks = _checked(all_reduce, 1, blocks)
+    function(all_reduce, "the all_reduce")
+    blocks = _count(blocks, "blocks")
     compute = single(compute, "the seconds of a block", zero=True)
     tasks: list[Task] = []
+    travels = all_reduce(1 / 2)
     for block in range(blocks):
         for _ in range(2):
             # The half's own all_reduce of the block before is the third task back.
             waits = (len(tasks) - 3,) if block else ()
             tasks.append(Task(FORWARD, block, compute / 2, waits))
-            tasks.append(Task(TRANSFER, block, all_reduce(1 / 2), (len(tasks) - 1,)))
-    return two_streams(tasks)
+            tasks.append(Task(TRANSFER, block, travels, (len(tasks) - 1,)))
+    return two_streams(tasks, slow_down)
 
 
 def beside_weight_gradients(
-    input_gradient: float, weight_gradient: float, all_reduce: Callable[[float], float], blocks: int = 4
+    input_gradient: float,
+    weight_gradient: float,
+    all_reduce: Callable[[float], float],
+    blocks: int = 4,
+    slow_down: float = 1.0,
 ) -> Timeline:
     """Backward: a block's all_reduce of the input gradient runs beside ``weight_gradient`` s of products.
 
@@ -118,17 +101,17 @@ def beside_weight_gradients(
     >>> t.span, t.coverage
     (3.0, 0.75)
     """
-    _, blocks = _checked(all_reduce, 1, blocks)
+    function(all_reduce, "the all_reduce")
+    blocks = _count(blocks, "blocks")
     tasks: list[Task] = []
+    travels = all_reduce(1.0)
     for block in range(blocks):
         waits = (len(tasks) - 2,) if tasks else ()
         tasks.append(Task(BACKWARD, block, input_gradient, waits))
-        tasks.append(Task(TRANSFER, block, all_reduce(1.0), (len(tasks) - 1,)))
+        tasks.append(Task(TRANSFER, block, travels, (len(tasks) - 1,)))
         tasks.append(Task(BACKWARD, block, weight_gradient))
-    return two_streams(tasks)
+    return two_streams(tasks, slow_down)
 
 
-def _checked(all_reduce, chunks, blocks) -> tuple[int, int]:
-    """Numbers of chunks and blocks; refused with what cannot be called, or when there are too many."""
-    function(all_reduce, "the all_reduce")
-    return whole(chunks, "the number of chunks", most=MOST), whole(blocks, "the number of blocks", most=MOST)
+def _count(value, what: str) -> int:
+    return whole(value, f"the number of {what}", most=MOST)

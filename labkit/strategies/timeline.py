@@ -5,6 +5,7 @@ told apart by ``kind``: they may overlap, as on the streams of a GPU, but only c
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -87,7 +88,7 @@ class Timeline:
         """Idle share of all lanes' time over the span, as in Huang et al. 2019 (GPipe), section 2.3."""
         return float(self.idle.sum() / (self.lanes * self.span))
 
-    @property
+    @cached_property
     def communication(self) -> np.ndarray:
         """Seconds in which each lane communicates, whatever else it does, shape (lanes,).
 
@@ -95,7 +96,7 @@ class Timeline:
         """
         return np.array([length(self._union(lane, computing=False)) for lane in range(self.lanes)])
 
-    @property
+    @cached_property
     def hidden(self) -> np.ndarray:
         """Seconds of its communication during which each lane computes as well, shape (lanes,)."""
         both = [

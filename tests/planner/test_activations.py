@@ -125,6 +125,9 @@ def test_options_of_a_layer():
     bare = layer_activations(replace(shape, dropout=False), stored).kept
     assert bare - without == 64 * 2 * 8 * 64  # softmax alone
     assert layer_activations(shape, stored.changed(recompute="selective")).kept == plain
+    # Recompute of the whole layer makes the scores again, all of them.
+    full = layer_activations(shape, stored.changed(recompute="full"))
+    assert (full.kept, full.boundary) == (layer_activations(shape, stored).kept, 64 * 2 * 1024)
     rotated = layer_activations(shape, Plan(), packed_qkv=True).kept
     assert rotated - plain == 64 * 2 * 2 * 1024
     learned = replace(shape, learned_positions=64)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from labkit.collectives import replay, trace
 from labkit.planner.bill import bytes_by_strategy, step_bill
 from labkit.planner.exposed import exposed_seconds
+from labkit.planner.rank_parameters import rank_parameters
 from labkit.presets import model as load_model
 from labkit.spec import Cluster, Gpu, Link, Plan, Transformer
 from labkit.strategies.context import all_to_all_attention, ring_attention
@@ -288,3 +289,18 @@ def test_a_plan_among_others_is_billed_as_alone_to_the_last_bit(several, order, 
         assert not alone
         for name, seconds in exposed_seconds(model, place, plan).items():
             assert np.broadcast_to(parts[name], count)[i] == seconds, name
+
+
+def test_hybrid_sharding_keeps_the_weights_among_neighbours():
+    """Shards of 8 on 64 ranks: gathers and scatters inside, and once a step S/8 of gradients across."""
+    plan, shape = Plan(dp=64, zero=3, micro_batch=1, accumulation=4), load_model("gpt3-13b")
+    rows = step_bill(shape, nodes(8), plan.changed(shard_ranks=8))
+    assert [(row.collective, row.group, row.link) for row in rows] == [
+        ("all_gather", 8, "inside"),
+        ("reduce_scatter", 8, "inside"),
+        ("all_reduce", 8, "across"),
+    ]
+    held = rank_parameters(shape, plan, "first").total
+    assert rows[2].payload == pytest.approx(2 * held / 8)
+    assert sum(row.bytes_per_rank for row in rows) == pytest.approx(held * 2 * 7 / 8 * (3 * 4 + 2 / 8))
+    assert [row.link for row in step_bill(shape, nodes(8), plan)] == ["across", "across"]

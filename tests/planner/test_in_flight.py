@@ -50,6 +50,26 @@ def test_interleaving(p, m, v):
         )  # Korthikanti et al. (2022), section 4.2.3
 
 
+def test_unequal_chunks_count_by_their_layers():
+    """Interleaving on 4 ranks with 2 chunks: rank 3 ran 4 micro-batches through chunk 0, 1 through 1."""
+    plan = Plan(pp=4, v=2, accumulation=16)
+    for layers in ((1,) * 8, (0, 1, 1, 1, 1, 1, 1, 0), (3, 1, 1, 1, 1, 1, 1, 0)):
+        for rank in range(4):
+            found = in_flight(plan.changed(stage_layers=layers), rank)
+            assert found == pytest.approx(_by_hand(layers, rank))
+    assert in_flight(plan.changed(stage_layers=(0, 1, 1, 1, 1, 1, 1, 0)), 3) == 4
+
+
+def _by_hand(layers, rank, p=4, v=2):
+    """Layers in flight over layers of the rank, after its warm-up and one forward more, chunk by chunk."""
+    left, chunk, counts = 2 * (p - 1 - rank) + (v - 1) * p + 1, 0, [0] * v
+    while left:
+        here = min(left, p)
+        counts[chunk], left, chunk = counts[chunk] + here, left - here, (chunk + 1) % v
+    own = [layers[c * p + rank] for c in range(v)]
+    return sum(n * count for n, count in zip(own, counts, strict=True)) / sum(own)
+
+
 def test_one_rank_keeps_one():
     assert in_flight(Plan(accumulation=8, schedule="gpipe"), 0) == 1
     assert in_flight(Plan(pp=np.array([1, 4]), accumulation=8), 0).tolist() == [1, 4]

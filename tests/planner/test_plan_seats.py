@@ -4,7 +4,16 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labkit.planner.plan_seats import expert_data_seats, expert_seats, expert_tensor_seats, plan_seats
+from labkit.planner.plan_seats import (
+    expert_data_seats,
+    expert_seats,
+    expert_tensor_seats,
+    plan_seats,
+    replica_counts,
+    shard_counts,
+    shard_seats,
+)
+from labkit.planner.traffic import Seats
 from labkit.spec import Plan, RankGrid
 
 DEGREES = st.sampled_from([1, 2, 4, 8])
@@ -77,3 +86,20 @@ def test_experts_of_a_job_without_a_pipeline_stay_together():
     plan = Plan(tp=2, cp=6, dp=2, ep=2, etp=4, order="tp-cp-pp-dp")
     assert RankGrid(plan, 8).crossing("ep") == 0
     assert expert_seats(plan, 8).link == "inside" and not plan.crosses("ep", 8)
+
+
+def test_shards_are_neighbours_and_replicas_far_apart():
+    """64 ranks in hosts of 8: a set of 16 fills two hosts; one of 4 has its replica in the same host."""
+    everyone = plan_seats(Plan(dp=64), "cp", "dp", domain=8)
+    assert shard_seats(everyone, 16) == (Seats(16, "across", 8), Seats(4, "across", 1))
+    assert shard_seats(everyone, 4) == (Seats(4, "inside", 4), Seats(16, "across", 2))
+    assert shard_seats(everyone, 64) == (everyone, Seats(1, "inside", 1))
+
+
+def test_counts_of_replicas_and_shards():
+    experts = Plan(tp=2, dp=32, ep=8, etp=1)
+    assert replica_counts(experts) == (32, 8)  # 2 x 32 ranks of a stage over 8 of ep
+    assert shard_counts(experts.changed(shard_ranks=8)) == (8, 2)
+    assert shard_counts(Plan(dp=4, shard_ranks=8)) == (4, 4)
+    many = shard_counts(Plan(dp=np.array([4, 64]), shard_ranks=8))[0]
+    assert many.tolist() == [4, 8]

@@ -10,12 +10,11 @@ from labkit.planner.sharding import (
     break_even,
     hybrid,
     latency_passes,
-    shard_seats,
     sharded_layer,
     stage_three,
 )
 from labkit.planner.states import FP32_GRADIENTS
-from labkit.planner.traffic import Seats, Workload, sharded
+from labkit.planner.traffic import Workload, sharded
 from labkit.presets import cluster, model
 from labkit.spec import Cluster, Gpu, Link, Plan, Transformer
 
@@ -54,8 +53,6 @@ def test_what_changes_a_layer():
 def test_hybrid_shards_stay_inside():
     one = sharded_layer(GPT, NODES, Plan(dp=64, shard_ranks=8))
     assert one.ranks == 8 and one.gather == pytest.approx(7 * (1e-6 + 2 * LAYER / 8 / 1e15))
-    assert shard_seats(Plan(dp=64, shard_ranks=16), 8) == Seats(16, "across", 8)
-    assert shard_seats(Plan(dp=4, shard_ranks=8), 8) == Seats(4, "inside", 4)
 
 
 @pytest.mark.parametrize("recipe", [None, FP32_GRADIENTS])

@@ -8,12 +8,14 @@ import pytest
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
+from labkit.planner.memory import PARTS
 from labkit.show import theme
 
 TOGETHER = {
     "step": ["compute", "tensor", "context", "expert", "pipeline", "data", "optimizer", "idle"],
     "transfer": ["compute", "latency", "bandwidth", "contention", "idle"],
-    "memory": ["parameters", "gradients", "optimizer_states", "activations", "other"],
+    "memory": list(PARTS),
+    "memory in sums": ["parameters", "gradients", "optimizer_states", "activations", "other"],
     "algorithms": [
         "ring",
         "tree",

@@ -11,6 +11,7 @@ from labkit.errors import InputRefused
 from labkit.spec import Plan, problems
 from labkit.spec.plan import DIMENSIONS, SCHEDULES
 from labkit.spec.rules import RULES, allowed
+from labkit.spec.transformer import RECOMPUTE
 from tests.spec.plan_cases import changed, check_options, gpus, shape
 
 degrees = st.sampled_from([1, 1, 2, 3, 4, 6, 8, 16])
@@ -46,6 +47,10 @@ fields = {
     "context": st.sampled_from(["ring", "all_to_all"]),
     "vocabulary_multiple": st.sampled_from([0, 1, 64, 128]),
     "order": st.permutations(DIMENSIONS).map("-".join),
+    "zero": st.integers(0, 3),
+    "shard_ranks": st.none() | degrees,
+    "recompute": st.sampled_from(RECOMPUTE),
+    "recompute_every": st.sampled_from([1, 1, 2, 3, 40]),
 }
 plans = st.builds(
     Plan, **fields, stage_layers=st.none() | st.lists(st.integers(0, 20), max_size=8).map(tuple)
@@ -86,7 +91,7 @@ def test_a_new_tp_breaks_no_other_cut(model, place, plan):
 
 @given(models, clusters, st.lists(plans, min_size=1, max_size=5), plans)
 def test_masks_of_arrays_are_the_single_answers(model, place, several, base):
-    names = [name for name in fields if name not in ("order", "etp")]
+    names = [name for name in fields if name not in ("order", "etp", "shard_ranks")]
     singles = [
         base.changed(**{name: getattr(one, name) for name in names if getattr(one, name) is not None})
         if all(getattr(one, name) % 1 == 0 for name in ("micro_batch", "accumulation", "global_batch"))
@@ -99,6 +104,7 @@ def test_masks_of_arrays_are_the_single_answers(model, place, several, base):
     many = Plan(
         **{name: np.array([getattr(one, name) for one in whole]) for name in names},
         etp=base.etp,
+        shard_ranks=base.shard_ranks,
         order=base.order,
         stage_layers=base.stage_layers,
     )

@@ -11,6 +11,8 @@ from labkit.intervals import intersection, intervals, length, subtract, union
 from labkit.spec import Link, Transformer
 from labkit.strategies import (
     buckets,
+    checkpoint,
+    contention,
     context,
     data,
     expert_exchange,
@@ -18,14 +20,21 @@ from labkit.strategies import (
     experts,
     layer,
     overlap,
+    overlap_check,
+    prefetch,
+    stream_check,
+    streams,
     tensor,
     tensor_overlap,
+    tensor_streams,
 )
 from labkit.strategies import pipeline as pipe
 from labkit.strategies.communicator import Communicator
 from labkit.strategies.gradient_noise import gradient_noise
 from labkit.strategies.model_blocks import transformer_blocks
+from labkit.strategies.sharded_step import sharded_training
 from labkit.strategies.timeline import FORWARD, Timeline
+from labkit.strategies.two_streams import Task, two_streams
 
 WRONG = [
     None,
@@ -64,6 +73,7 @@ LINK, MATRIX, TALK = Link(1e-6, 1e9), [[1.0, 2.0], [3.0, 4.0]], Communicator()
 ONE, OTHER, TWO = intervals([0], [2]), intervals([1], [3]), [np.ones((4, 4))] * 2
 MODEL = Transformer("small", layers=2, hidden=64, heads=4, vocabulary=1000, sequence=128)
 RUN = pipe.simulate(pipe.zb_h1(2, 2), 1, 2)
+KERNEL = streams.Kernel("double", ("x",), "y", lambda x: 2 * x)
 
 
 def seconds(size):
@@ -72,6 +82,10 @@ def seconds(size):
 
 def share(part):
     return part
+
+
+def constant(rank, micro_batch, weights):
+    return weights
 
 
 CALLS = {
@@ -94,18 +108,27 @@ CALLS = {
     "ddp_buckets": (buckets.ddp_buckets, [4, 4], 9, 2, ["a", "b"]),
     "bucket_warnings": (buckets.bucket_warnings, 1e6, 1e6, 1e6),
     "Block": (overlap.Block, 1, 2, (4,)),
-    "step_timeline": (overlap.step_timeline, BLOCKS, seconds, 4, 4, 1.0),
+    "step_timeline": (overlap.step_timeline, BLOCKS, seconds, 4, 4, 1.0, True),
     "step_seconds": (overlap.step_seconds, BLOCKS, seconds, 4, 4, 1.0),
     "backward_seconds": (overlap.backward_seconds, [1, 2], [1, 2], 1.0),
     "best_bucket": (overlap.best_bucket, BLOCKS, seconds, np.array([4, 8]), 4, 1.0),
+    "random_stack": (checkpoint.random_stack, 2, 8, 2, 4),
+    "stack_pass": (checkpoint.stack_pass, X, D, [(WEIGHTS, MASKS)] * 2, 1),
     "gradient": (data.gradient, lambda w: (w**2).sum(), np.ones(2)),
     "synchronised": (data.synchronised, np.ones((2, 1, 3)), [[1], [2]], "ring"),
     "gradient_noise": (lambda b, n, d, w, s: gradient_noise(b, n, draws=d, weights=w, seed=s), 8, 2, 4, 3, 0),
-    "two_streams": (tensor_overlap.two_streams, [tensor_overlap.Task(FORWARD, 0, 1.0)]),
+    "two_streams": (two_streams, [Task(FORWARD, 0, 1.0)], 1.0),
     "in_turn": (tensor_overlap.in_turn, 1.0, share, 2),
-    "in_chunks": (tensor_overlap.in_chunks, 1.0, 1.0, share, 2, 2),
-    "half_batches": (tensor_overlap.half_batches, 1.0, share, 2),
-    "beside": (tensor_overlap.beside_weight_gradients, 1.0, 1.0, share, 2),
+    "in_chunks": (tensor_overlap.in_chunks, 1.0, 1.0, share, 2, 2, 1.2),
+    "half_batches": (tensor_overlap.half_batches, 1.0, share, 2, 1.2),
+    "beside": (tensor_overlap.beside_weight_gradients, 1.0, 1.0, share, 2, 1.2),
+    "overlap_gain": (contention.overlap_gain, 1.0, 2.0, 1.2),
+    "break_even": (contention.break_even, 1.0, 2.0),
+    "break_even_beside": (contention.break_even_beside, 1.2),
+    "run": (streams.run, [[KERNEL, streams.AllReduce("y")]] * 2, [{"x": np.ones(2), "y": np.ones(2)}] * 2),
+    "check": (stream_check.check, [[KERNEL]]),
+    "tensor_case": (tensor_streams.tensor_case, "in turn", 2),
+    "overlap_findings": (overlap_check.overlap_findings, RUN, 0.1, 0),
     "popularity": (experts.popularity, 4, 1.0, 0.5, 0),
     "route": (experts.route, experts.popularity(4), 2, 3, 2, 0),
     "expert_capacity": (experts.expert_capacity, 1.0, 4, 2, 4),
@@ -150,6 +173,11 @@ CALLS = {
     "all_to_all": (lambda arrays, cut, join: TALK.all_to_all(arrays, cut, join, "forward"), TWO, 0, 1),
     "pass_on": (lambda arrays: TALK.pass_on(arrays, "forward"), TWO),
     "transformer_blocks": (transformer_blocks, MODEL, 1.0, 1e12, 2.0),
+    "prefetch_timeline": (prefetch.prefetch_timeline, 4, 1.0, 2.0, 1.0, 1.0, 1, False, 1.0),
+    "prefetched": (prefetch.prefetched, 4, 1.0, 2.0, 1.0, 1.0, 1, False),
+    "prefetch_bytes": (prefetch.prefetch_bytes, 4, 1.0, 1.0, 1),
+    "break_even_bandwidth": (prefetch.break_even_bandwidth, 1.0, 2.0, 1e9, 1e9, 8, 1e-5),
+    "sharded_training": (sharded_training, constant, np.ones((2, 4)), 2, 1, 2, 2, 0.1, True),
     "Timeline": (Timeline, [0], [0.0], [1.0], [FORWARD], [0]),
     "intervals": (intervals, [0], [1]),
     "union": (union, ONE, OTHER),
@@ -188,7 +216,7 @@ def test_wrong_input_is_refused_in_one_sentence(name, at):
         (lambda: overlap.step_seconds(BLOCKS, lambda size: 1.0), r"answered with the shape \(\)"),
         (lambda: overlap.step_timeline(BLOCKS, lambda size: -size), "seconds of an all_reduce"),
         (lambda: overlap.step_seconds(BLOCKS, seconds, [[1, 2]]), r"caps have the shape \(1, 2\)"),
-        (lambda: tensor_overlap.two_streams([tensor_overlap.Task(FORWARD, 0, 1.0, (0,))]), "waits for"),
+        (lambda: two_streams([Task(FORWARD, 0, 1.0, (0,))]), "waits for"),
         (lambda: experts.route([np.nan, 1], 1, 1, 1), "popularity of an expert"),
         (lambda: experts.route(experts.popularity(8), 10**6, 10**6), "too many draws"),
         (lambda: expert_exchange.token_matrix(ROUTING, [0, 1, 2, 0]), "whole numbers from 0 to 1"),

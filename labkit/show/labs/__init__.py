@@ -4,14 +4,22 @@ from labkit.show.labs.alpha_beta import alpha_beta, on_your_link
 from labkit.show.labs.bus_bandwidth import bus_bandwidth
 from labkit.show.labs.data_parallel_knee import data_parallel_knee
 from labkit.show.labs.expert_skew import expert_skew
+from labkit.show.labs.four_estimators import four_estimators
 from labkit.show.labs.gradient_buckets import gradient_buckets
 from labkit.show.labs.link_use import link_use
+from labkit.show.labs.memory_breakdown import memory_breakdown
+from labkit.show.labs.overlap_coverage import overlap_coverage
 from labkit.show.labs.pipeline_schedule import pipeline_schedule
 from labkit.show.labs.pipeline_transfer import pipeline_transfer
 from labkit.show.labs.plan_decision import plan_decision
 from labkit.show.labs.rank_grid import rank_grid
+from labkit.show.labs.recompute_trade import recompute_trade
 from labkit.show.labs.ring_walk import ring_walk
 from labkit.show.labs.scaling_story import scaling_story
+from labkit.show.labs.sequence_memory import sequence_memory
+from labkit.show.labs.sharding_latency import sharding_latency
+from labkit.show.labs.sharding_stages import sharding_stages
+from labkit.show.labs.stage_three import stage_three
 from labkit.show.labs.sweep_fit import sweep_fit
 from labkit.show.labs.tensor_degree import tensor_degree
 from labkit.show.labs.tensor_micro_batch import tensor_micro_batch
@@ -24,15 +32,23 @@ __all__ = [
     "bus_bandwidth",
     "data_parallel_knee",
     "expert_skew",
+    "four_estimators",
     "gradient_buckets",
     "link_use",
+    "memory_breakdown",
     "on_your_link",
+    "overlap_coverage",
     "pipeline_schedule",
     "pipeline_transfer",
     "plan_decision",
     "rank_grid",
+    "recompute_trade",
     "ring_walk",
     "scaling_story",
+    "sequence_memory",
+    "sharding_latency",
+    "sharding_stages",
+    "stage_three",
     "sweep_fit",
     "tensor_degree",
     "tensor_micro_batch",

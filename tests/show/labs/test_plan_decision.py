@@ -34,7 +34,7 @@ def test_cells_have_the_memory_and_the_colour_of_their_cut(drawn):
 
 def test_bars_are_states_and_activations_of_the_leanest_cut(drawn):
     artists, result = drawn("plan_decision", model="gpt3-13b", micro_batch=2)
-    capacity = result.machine.gpu.memory
+    capacity = result.machine.gpu.usable
     for i, tp in enumerate(TP):
         memory = result.leanest[tp].memory
         assert artists["bars"]["optimizer_states"][i].get_width() == pytest.approx(memory.states / capacity)
