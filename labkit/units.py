@@ -40,34 +40,33 @@ def digits(value: float, significant: int = 3) -> str:
 
 
 def _scaled(value: float, units: list[tuple[float, str]], significant: int = 3) -> str:
-    """The largest unit that leaves at least 1 before the point, after rounding."""
+    """The largest unit that leaves at least 1 before the point, after rounding; thousands set apart."""
     value = float(value)
     if not math.isfinite(value):
         return digits(value)
     rounded = float(f"{abs(value):.{significant - 1}e}")
-    for scale, name in units:
-        if rounded >= scale:
-            return f"{digits(value / scale, significant)} {name}"
-    scale, name = units[-1]
+    scale, name = next((unit for unit in units if rounded >= unit[0]), units[-1])
+    if rounded >= 1000 * scale:
+        return f"{value / scale:,.0f} {name}"
     return f"{digits(value / scale, significant)} {name}"
 
 
 def format_bytes(size: float) -> str:
     """Bytes in decimal units: what links and memory are sold in.
 
-    >>> format_bytes(83_886_080), format_bytes(24.5e9), format_bytes(512)
-    ('83.9 MB', '24.5 GB', '512 B')
+    >>> format_bytes(83_886_080), format_bytes(24.5e9), format_bytes(512), format_bytes(1.52e15)
+    ('83.9 MB', '24.5 GB', '512 B', '1,520 TB')
     """
     return _scaled(size, [(TB, "TB"), (GB, "GB"), (MB, "MB"), (KB, "kB"), (1, "B")])
 
 
 def format_memory(size: float) -> str:
-    """Memory of a card in GB and, as drivers and estimators print it, in GiB.
+    """Memory of a card in GB and, as drivers and estimators print it, in GiB; in TB and TiB where it is more.
 
-    >>> format_memory(80 * GiB), format_memory(13e9 * 16)
-    ('85.9 GB (80 GiB)', '208 GB (194 GiB)')
+    >>> format_memory(80 * GiB), format_memory(13e9 * 16), format_memory(1.52e15)
+    ('85.9 GB (80 GiB)', '208 GB (194 GiB)', '1,520 TB (1,382 TiB)')
     """
-    return f"{format_bytes(size)} ({digits(size / GiB)} GiB)"
+    return f"{format_bytes(size)} ({_scaled(size, [(TiB, 'TiB'), (GiB, 'GiB')])})"
 
 
 def format_size(size: float) -> str:

@@ -72,7 +72,7 @@ def in_pipeline(shape: Transformer) -> float:
 
 
 def cookbook() -> Estimate:
-    """EleutherAI/cookbook, calc_transformer_mem.py, with its gradients divided by tp x pp as its weights are.
+    """EleutherAI/cookbook, calc_transformer_mem.py, with gradients divided by tp x pp as parameters are.
 
     All parameters evenly over tp x pp; 34 s b h of every layer on each rank, whatever tp.
     """
@@ -155,7 +155,7 @@ _COUNTED = {
         "two embeddings of 51,200, positions",
         "2 + 4 + 12/4, all over tp x pp",
         "34 s b h, 40 layers, tp left out",
-        "a bucket of 5e8 weights",
+        "a bucket of 5e8 parameters",
         "SHAPES, FP32_GRADIENTS; layer_activation_bytes(tp=1)",
     ),
     MEGATRON: (
@@ -169,7 +169,7 @@ _COUNTED = {
         "an embedding of 32,000",
         "2 + 4 + 12/4, first stage",
         "only beyond the gradients",
-        "weights of 2 gathered layers",
+        "parameters of 2 gathered layers",
         "FP32_GRADIENTS, zero=1; max(gradients, activations)",
     ),
     CALCULON: (

@@ -4,24 +4,18 @@ import numpy as np
 
 from labkit.course.chapter3_buckets import blocks_of, overlapped, ring_on
 from labkit.course.chapter3_data import SMALL, machine_of
-from labkit.course.chapter3_tensor import block_times
+from labkit.course.chapter4_off_and_on import ALL, OVERLAPS, TIMED, gradient_buckets, off_and_on
 from labkit.course.table import Table, table
-from labkit.planner.sharding import sharded_layer
-from labkit.presets import model
-from labkit.spec import Cluster, Plan
+from labkit.spec.rule import counted
 from labkit.strategies.buckets import CAP, FIRST_CAP
 from labkit.strategies.contention import SLOW_DOWN, break_even, overlap_gain
 from labkit.strategies.overlap import step_timeline
 from labkit.strategies.overlap_check import overlap_findings
-from labkit.strategies.prefetch import prefetch_timeline
 from labkit.strategies.stream_check import check
 from labkit.strategies.streams import COMMUNICATION, COMPUTE, AllReduce, Kernel, Operation, Record, Wait, run
-from labkit.strategies.tensor_overlap import beside_weight_gradients, half_batches, in_chunks, in_turn
 from labkit.strategies.tensor_streams import WAYS, tensor_case
 from labkit.strategies.timeline import BACKWARD, FORWARD, TRANSFER, Timeline
 from labkit.units import digits, format_share, format_time
-
-CHUNKS = 4
 
 # ---- one definition
 
@@ -54,92 +48,46 @@ def facts(t: Timeline) -> tuple[str, str, str]:
 # ---- the overlaps, each on and off
 
 
-def gradient_buckets(machine: Cluster, n, sequences, bucket, slow_down) -> tuple[Timeline, Timeline]:
-    """Off and on: one step of the 1.3 B model of section 3.1 on ``n`` ranks."""
-    blocks = blocks_of(SMALL, machine.gpu, sequences)
-    first = min(FIRST_CAP, bucket)
-    return tuple(
-        step_timeline(blocks, ring_on(machine, n), bucket, first, slow_down, overlap=on)
-        for on in (False, True)
-    )
-
-
-def tensor_parallel(way: str, machine: Cluster, sequences, slow_down, blocks=4) -> tuple[Timeline, Timeline]:
-    """Off and on: two layers of the guide's 13 B, tensor parallel inside a node.
-
-    ``way``: in chunks or half batches, forward; beside weight gradients, backward, which computes twice as
-    much. A block of ``chapter3_tensor.block_times`` is half a layer.
-    """
-    block, product, all_reduce = block_times(min(8, machine.domain), machine, sequences)
-    rest = block - product
-    if way == "in chunks":
-        on = in_chunks(rest, product, all_reduce, CHUNKS, blocks, slow_down)
-    elif way == "half batches":
-        on = half_batches(block, all_reduce, blocks, slow_down)
-    else:
-        off = beside_weight_gradients(2 * block, 0.0, all_reduce, blocks)  # nothing is left to run beside
-        return off, beside_weight_gradients(block + product, rest, all_reduce, blocks, slow_down)
-    return in_turn(block, all_reduce, blocks), on
-
-
-def stage_3(machine: Cluster, n, sequences, slow_down) -> tuple[Timeline, Timeline]:
-    """Off and on: a micro-batch of gpt3-13b under stage 3, its layers gathered when needed or one ahead."""
-    one = model("gpt3-13b")
-    layer = sharded_layer(one, machine, Plan(dp=n, zero=3, micro_batch=sequences))
-    times = (layer.forward, layer.backward, layer.gather, layer.scatter)
-    return tuple(prefetch_timeline(one.layers, *times, depth, slow_down=slow_down) for depth in (0, 1))
-
-
-OVERLAPS = (
-    "gradient buckets",
-    "tensor parallel, in chunks",
-    "tensor parallel, half batches",
-    "tensor parallel, beside weight gradients",
-    "stage-3 prefetch",
-)
-
-
-def off_and_on(
-    overlap: str, machine: Cluster, n=64, sequences=2, bucket=CAP, slow_down=1.0
-) -> tuple[Timeline, Timeline]:
-    """One of ``OVERLAPS``, off and on: ``n`` ranks, ``sequences`` of 2,048 tokens on each."""
-    if overlap == "gradient buckets":
-        return gradient_buckets(machine, n, sequences, bucket, slow_down)
-    if overlap == "stage-3 prefetch":
-        return stage_3(machine, n, sequences, slow_down)
-    return tensor_parallel(overlap.split(", ")[1], machine, sequences, slow_down)
-
-
 def overlaps_table(name="a100", n=64, sequences=2, slow_down=1.0) -> Table:
-    """Claim 4.3-f: every overlap off and on, with coverage, exposed time and its share."""
+    """Claim 4.3-f: every overlap off and on, with coverage, exposed time and its share; all layers."""
     rows, machine = [], machine_of(name, n)
     for overlap in OVERLAPS:
-        for t, how in zip(
-            off_and_on(overlap, machine, n, sequences, slow_down=slow_down), ("off", "on"), strict=True
-        ):
-            rows.append((overlap, how, *facts(t), format_time(t.span)))
-    return table(("overlap", "", "coverage", "exposed", "of the step", "step"), rows)
+        pair = off_and_on(overlap, machine, n, sequences, slow_down=slow_down, layers=ALL)
+        for t, how in zip(pair, ("off", "on"), strict=True):
+            rows.append((overlap, how, *facts(t), format_time(t.span), TIMED[overlap]))
+    return table(("overlap", "", "coverage", "exposed", "of the time", "time", "of what"), rows)
 
 
-def tensor_coverage(name: str, sequences=2) -> dict[str, float]:
-    """Coverage of tensor parallel's all_reduces by way; and of both passes, chunks forward."""
+def tensor_overlaps(name: str, sequences=2) -> dict[str, Timeline]:
+    """Tensor parallel over all layers, by way of overlap; and both passes, in chunks forward."""
+    machine = machine_of(name, 8)
     on = {
-        way: off_and_on(way, machine_of(name, 8), 8, sequences)[1]
+        way: off_and_on(way, machine, 8, sequences, layers=ALL)[1]
         for way in OVERLAPS
         if way.startswith("tensor")
     }
-    passes = [on["tensor parallel, in chunks"], on["tensor parallel, beside weight gradients"]]
-    both = sum(t.hidden[0] for t in passes) / sum(t.communication[0] for t in passes)
-    return {**{way: t.coverage for way, t in on.items()}, "chunks and weight gradients": both}
+    forward, backward = on["tensor parallel, in chunks"], on["tensor parallel, beside weight gradients"]
+    return {**on, "tensor parallel, chunks and weight gradients": after(forward, backward)}
+
+
+def after(first: Timeline, second: Timeline) -> Timeline:
+    """One timeline that goes on with the other."""
+    fields = ("start", "stop", "kind", "item")
+    both = {name: np.concatenate([getattr(first, name), getattr(second, name)]) for name in fields}
+    moved = np.repeat([0.0, first.span], [len(first.start), len(second.start)])
+    start, stop = both["start"] + moved, both["stop"] + moved
+    return Timeline(np.zeros(len(start), dtype=int), start, stop, both["kind"], both["item"])
 
 
 def coverage_table(names=("a100", "h100", "b200"), sequences=2) -> Table:
-    """Claim 4.3-b: the coverage that data and tensor parallel reach, by preset."""
-    rows = []
+    """Claim 4.3-b: what data and tensor parallel reach, by preset: coverage, exposed time and its share."""
+    found, heads = [], ["overlap"]
     for name in names:
-        data = [format_share(overlapped(each, 64, name).coverage) for each in (1, 2, 8)]
-        rows.append((name, *data, *map(format_share, tensor_coverage(name, sequences).values())))
-    heads = ("cluster", "DP, 1 seq/rank", "2", "8", "TP, chunks", "halves", "backward", "chunks + backward")
+        data = {f"DP, {counted(each, 'sequence')}": overlapped(each, 64, name) for each in (1, 2, 8)}
+        split = tensor_overlaps(name, sequences)
+        found.append(data | {way.replace("tensor parallel", "TP"): t for way, t in split.items()})
+        heads += [f"{name}: coverage", "exposed", "of the time"]
+    rows = ((way, *(fact for each in found for fact in facts(each[way]))) for way in found[0])
     return table(heads, rows)
 
 
@@ -155,13 +103,15 @@ def slow_down_table(n=64, sequences=2, slow_downs=(1.0, 1.1, SLOW_DOWN, 1.4)) ->
         rows.append(
             (
                 slow_down,
-                *facts(on)[:2],
+                *facts(on),
                 format_time(hidden),
                 format_time(slowed),
                 format_time(off.span - on.span),
             )
         )
-    return table(("slow-down", "coverage", "exposed", "hidden", "cost in compute", "saved"), rows)
+    return table(
+        ("slow-down", "coverage", "exposed", "of the step", "hidden", "cost in compute", "saved"), rows
+    )
 
 
 def break_even_table(shares=(1.0, 0.5, 0.25, 0.15, 0.05), slow_downs=(1.1, SLOW_DOWN, 1.3)) -> Table:
@@ -171,7 +121,11 @@ def break_even_table(shares=(1.0, 0.5, 0.25, 0.15, 0.05), slow_downs=(1.1, SLOW_
         pays = ["yes" if overlap_gain(share, 1.0, slow_down) > 0 else "no" for slow_down in slow_downs]
         rows.append((format_share(share), break_even(share, 1.0), *pays))
     return table(
-        ("hidden / slowed computing", "break-even", *(f"pays at {slow_down:g}" for slow_down in slow_downs)),
+        (
+            "hidden / slowed computing",
+            "break-even slow-down",
+            *(f"pays at {slow_down:g}" for slow_down in slow_downs),
+        ),
         rows,
     )
 
@@ -186,7 +140,7 @@ def whole_backward(sequences, n=64, name="a100") -> float:
 def whole_backward_table(sequences=(1, 2, 4, 8, 16), names=("a100", "h100")) -> Table:
     """``whole_backward`` by cluster and sequences per rank."""
     return table(
-        ("cluster", *(f"{each} seq/rank" for each in sequences)),
+        ("break-even slow-down", *(f"at {counted(each, 'sequence')}" for each in sequences)),
         ((name, *(whole_backward(each, name=name) for each in sequences)) for name in names),
     )
 

@@ -3,6 +3,8 @@
 Worked on gpt3-13b, 40 layers x 5,120: a layer of 314.6 M parameters, as the guide's 13B has, which has 32.
 """
 
+from dataclasses import replace
+
 from labkit.course.chapter3_data import CARD, GUIDE_PARAMETERS, machine_of
 from labkit.course.table import Table, table
 from labkit.planner.savings import Saving, savings
@@ -15,7 +17,7 @@ from labkit.planner.sharding import (
 )
 from labkit.planner.states import MIXED, state_bytes
 from labkit.presets import model as load_model
-from labkit.spec import Gpu, Link, Plan
+from labkit.spec import Cluster, Gpu, Link, Plan, Transformer
 from labkit.strategies.prefetch import Prefetched, prefetch_bytes, prefetched
 from labkit.units import GB, format_bytes, format_rate, format_share, format_time
 
@@ -50,7 +52,7 @@ def depth_table(name="a100", n=64, micro_batch=1, depths=(0, 1, 2, 4)) -> Table:
                 format_share(found.network_idle),
             )
         )
-    heads = ("layers ahead", "gathered layers", "compute", "exposed", "coverage", "GPU waits")
+    heads = ("layers ahead", "gathered layers", "compute", "exposed", "coverage", "GPU waits (exposed share)")
     return table((*heads, "network idle"), rows)
 
 
@@ -94,9 +96,14 @@ def idle_table() -> Table:
     rows = []
     for words, depth, slower in cases:
         found = guide_prefetch(depth, slower)
-        shares = (found.coverage, found.network_idle, found.compute_idle)
-        rows.append((words, *map(format_share, shares)))
-    return table(("case", "coverage", "network idle", "GPU idle"), rows)
+        network = format_share(found.network_idle)
+        rows.append((words, *facts(found), network))
+    return table(("case", "coverage", "exposed", "GPU idle (exposed share)", "network idle"), rows)
+
+
+def facts(found: Prefetched) -> tuple[str, str, str]:
+    """Coverage, exposed time and its share of the micro-batch: never one of them alone."""
+    return format_share(found.coverage), format_time(found.exposed), format_share(found.compute_idle)
 
 
 # ---- is my network enough?
@@ -123,20 +130,30 @@ def enough_table(names=("a100", "h100", "b200", "cloud-25gbe", "l40s-pcie"), n=6
                     format_rate(found.has),
                     format_rate(found.needs),
                     f"{found.enough_tokens:,.0f}",
-                    format_share(step.coverage),
+                    *facts(step),
                     format_bytes(state_bytes(GUIDE_PARAMETERS, shards, 3)),
                 )
             )
     heads = ("cluster", "shards", "ring has", "needs at 2,048 tokens", "enough from, tokens per rank")
-    return table((*heads, "coverage at 2,048", "13B states"), rows)
+    return table((*heads, "coverage at 2,048", "exposed", "of the micro-batch", "13B states"), rows)
+
+
+def latency_and_bytes(one: Transformer, machine: Cluster, plan: Plan):
+    """Seconds of one gather of a layer by its latency alone, and by its bytes alone on the same links.
+
+    A step of a ring takes as long as its slowest hop, and with other links that is another hop.
+    """
+    free = {name: replace(getattr(machine, name), alpha=0.0) for name in ("intra", "inter")}
+    whole, carried = (sharded_layer(one, each, plan) for each in (machine, replace(machine, **free)))
+    return whole.latency, carried.gather
 
 
 def latency_terms(n, name="a100", micro_batches=16) -> tuple[float, float]:
-    """Seconds of a step's gathers and scatters at stage 3: their latencies, and the rest. Claim 4.1-h."""
-    one, plan = load_model(MODEL), plan_of(n)
-    layer = sharded_layer(one, machine_of(name, n), plan)
+    """Seconds of a step's gathers and scatters at stage 3: their latencies, and their bytes. Claim 4.1-h."""
+    one = load_model(MODEL)
     count = 3 * one.layers * micro_batches
-    return count * layer.latency, count * (layer.gather - layer.latency)
+    latency, carried = latency_and_bytes(one, machine_of(name, n), plan_of(n))
+    return count * latency, count * carried
 
 
 def latency_ranks(link: Link) -> float:
@@ -169,7 +186,7 @@ def savings_table(names=("h100", "cloud-25gbe"), n=64, micro_batches=16) -> Tabl
             work = (_signed(one.seconds), _signed(one.exposed))
             rows.append((name, one.option, one.after, format_bytes(one.saved), *work, *cost))
     heads = ("cluster", "option", "instead of", "saves", "more work", "step longer by")
-    return table((*heads, "work per GB", "step per GB"), rows)
+    return table((*heads, "work per GB saved", "longer step per GB saved"), rows)
 
 
 def _signed(seconds: float) -> str:

@@ -83,7 +83,14 @@ def sequence_table(sequences=(1024, 2048, 4096, 8192, 32768)) -> Table:
                 format_bytes(thirteen().layers * fused),
             )
         )
-    heads = ("sequence", "s b h with scores", "40 layers", "scores' share", "s b h, fused", "40 layers")
+    heads = (
+        "sequence",
+        "scores stored, s b h",
+        "40 layers",
+        "scores' share",
+        "fused, s b h",
+        "40 layers, fused",
+    )
     return table(heads, rows)
 
 
@@ -98,7 +105,7 @@ def half_table(ranks=(8, 16, 32, 64)) -> Table:
         ]
         halves = [f"{half_at(thirteen(), states, fused=fused):,.0f}" for fused in (True, False)]
         rows.append((n, format_bytes(states), *shares, *halves))
-    heads = ("N", "states", "share at 2,048", "share at 8,192", "half from s =", "half, scores stored")
+    heads = ("N", "states", "share at 2,048", "share at 8,192", "half from s =", "if scores are stored, s =")
     return table(heads, rows)
 
 
@@ -155,7 +162,7 @@ def group_table(groups=(1, 2, 4, 6, 8, 16, 32)) -> Table:
         inputs, again = checkpoints(LAYERS, k) * BOUNDARY, k * FUSED - BOUNDARY
         shares = [format_share(share_kept(k, layer=layer)) for layer in (FUSED, STORED)]
         rows.append((k, inputs, again, *shares))
-    heads = ("k", "inputs", "group again", "share held", "share, scores stored (s = 2,048)")
+    heads = ("k", "inputs, s b h", "group again, s b h", "share held", "share, scores stored (s = 2,048)")
     return table(heads, rows)
 
 
@@ -171,12 +178,12 @@ def square_root_table(depths=(16, 32, 64, 128)) -> Table:
         rows.append((layers, closed, best, shares[0], textbook, shares[1], alike))
     heads = (
         "layers L",
-        "sqrt(2 L/34)",
+        "closed form sqrt(2 L/34)",
         "best k",
-        "share held",
-        "k = sqrt(L)",
-        "share held",
-        "best k, boundary = layer",
+        "held at best k",
+        "textbook k = sqrt(L)",
+        "held at sqrt(L)",
+        "best k if an input were as large as a layer",
     )
     return table(heads, rows)
 
@@ -189,7 +196,7 @@ def recursion_table(parts=(32, 6, 3, 2), layers=LAYERS) -> Table:
         share = found.held(BOUNDARY, FUSED) / (layers * FUSED)
         extra = found.extra_forwards
         rows.append((count, found.inputs, format_share(share), extra, (3 + extra) / 3))
-    return table(("parts", "inputs held", "share held", "extra forwards", "compute, times"), rows)
+    return table(("parts at each cut", "inputs held", "share held", "extra forwards", "compute, times"), rows)
 
 
 def stack_sizes(stack) -> tuple[float, float]:

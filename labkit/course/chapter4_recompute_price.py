@@ -82,7 +82,7 @@ def share_table() -> Table:
     heads = (
         "micro-batches a step",
         "throughput",
-        "micro-batches",
+        "micro-batches, against before",
         "compute, if the rest stays",
         "compute, if it is per micro-batch",
     )
@@ -263,5 +263,5 @@ def replay_table() -> Table:
                 format_bytes(row.bytes_per_rank),
             )
         )
-    heads = ("recompute", "forward", "backward", "traffic", "per layer in the bill", "13B, tp 8, m = 16")
-    return table(heads, rows)
+    heads = ("recompute", "all_reduces forward", "backward", "traffic", "per layer in the bill")
+    return table((*heads, "sent, 13B, tp 8, m = 16"), rows)

@@ -12,15 +12,16 @@ from labkit.course.table import Table, table
 from labkit.planner.states import FP32_ACCUMULATION, MIXED, state_bytes
 from labkit.planner.traffic import Workload, data_parallel, sharded
 from labkit.spec import Transformer
+from labkit.spec.rule import counted
 from labkit.strategies.data import gradient
 from labkit.strategies.sharded_step import ShardedRun, sharded_training
-from labkit.units import GB, digits, format_bytes
+from labkit.units import GB, digits, format_bytes, plain
 
 STAGES = (
     ("plain 不切", "nothing"),
     ("stage 1 第一档", "optimizer states"),
     ("stage 2 第二档", "+ gradients"),
-    ("stage 3 第三档", "+ weights"),
+    ("stage 3 第三档", "+ parameters"),
 )
 
 
@@ -28,7 +29,7 @@ STAGES = (
 
 
 def units(stage, micro_batches=1, n=8, keep_gradients=False) -> float:
-    """What a rank sends per step at a sharding stage, in units of S(N-1)/N, S the bytes of all weights."""
+    """What a rank sends per step at a sharding stage, in units of S(N-1)/N, S the bytes of all parameters."""
     work = Workload(GUIDE_PARAMETERS, 40, 5120, 2048, micro_batches=micro_batches)
     how = {"keep_gradients": keep_gradients} if stage == 3 else {}
     rows = sharded(work, n, stage, **how) if stage else data_parallel(work, n)
@@ -73,8 +74,8 @@ def traffic_table(micro_batches=(1, 4, 16, 32), n=8) -> Table:
     for name, law, stage, kept in cases:
         times = [units(stage, m, n, kept) for m in micro_batches]
         rows.append((name, law, *times, format_bytes(times[-2] * unit)))
-    heads = ("stage", "units", *(f"m = {m}" for m in micro_batches), f"13B, N = {n}, m = {micro_batches[-2]}")
-    return table(heads, rows)
+    heads = ("stage", "sent, x S(N-1)/N", *(f"m = {m}" for m in micro_batches))
+    return table((*heads, f"13B, N = {n}, m = {micro_batches[-2]}"), rows)
 
 
 # ---- the same on real arrays
@@ -121,21 +122,37 @@ def moved_table(micro_batches=(1, 4)) -> Table:
         runs = [toy_run(stage, m) for m in micro_batches]
         held = runs[-1].held
         equal = np.allclose(runs[-1].weights, plain, rtol=1e-9)
-        counts = (f"{run.sent():.3g} in {run.collectives:g} calls" for run in runs)
+        counts = (f"{run.sent():.3g} in {counted(run.collectives, 'collective')}" for run in runs)
         rows.append((name, *counts, *(f"{held[part]:g}" for part in held), equal))
-    heads = ("stage", *(f"units sent, m = {m}" for m in micro_batches), "weights held", "gradients")
-    return table((*heads, "moments", "same weights as plain"), rows)
+    heads = ("stage", *(f"sent, x S(N-1)/N, m = {m}" for m in micro_batches), "parameters held", "gradients")
+    return table((*heads, "moments", "same result as plain"), rows)
 
 
 def half_table(steps=(1, 3, 10)) -> Table:
     """Claim 4.1-e: reduce_scatter alone, and with the all_gather after the update. Stage 1, four ranks."""
     rows = []
-    for words, gather in (("reduce_scatter alone", False), ("and all_gather of new weights", True)):
+    for words, gather in (("reduce_scatter alone", False), ("and all_gather of new parameters", True)):
         runs = [toy_run(1, 1, count, gather) for count in steps]
         sent = [f"{runs[0].sent(part):g}" for part in ("gradients", "new weights")]
         rows.append((words, *sent, *(f"{run.divergence:.3g}" for run in runs)))
-    apart = (f"ranks apart after {count} step{'s' * (count > 1)}" for count in steps)
-    return table(("stage 1", "gradients sent", "weights sent", *apart), rows)
+    first, *later = (f"after {counted(count, 'step')}" for count in steps)
+    heads = ("stage 1", "gradients sent, x S(N-1)/N", "parameters sent", f"ranks apart {first}", *later)
+    return table(heads, rows)
+
+
+# ---- hybrid sharding
+
+
+def shards_inside(n, domain):
+    """Ranks that share the shards under hybrid sharding: the largest power of two in N and in the domain.
+
+    Sets of them fill N, and each sits among the fast links: of a rack's 72 ranks a set takes 64.
+
+    >>> shards_inside(np.array([4, 64, 128, 512]), 72).tolist(), shards_inside(64, 8)
+    ([4, 64, 64, 64], 8)
+    """
+    n = np.asarray(n)
+    return plain(np.minimum(n & -n, 2 ** int(np.log2(domain))))
 
 
 # ---- conventions

@@ -53,18 +53,17 @@ def traffic():
     "where it is not, no depth of prefetch helps",
 )
 def hides():
-    shown = {
-        (name, depth): prefetch.micro_batch(name, depth).coverage
-        for name in ("a100", "cloud-25gbe")
-        for depth in (0, 1, 4)
-    }
+    share = {}
+    for name in ("a100", "cloud-25gbe"):
+        for depth in (0, 1, 4):
+            coverage, exposed, of_it = prefetch.facts(prefetch.micro_batch(name, depth))
+            share[name, depth] = f"{coverage} ({exposed}, {of_it})"
     fast, slow = (prefetch.at_cluster(name) for name in ("a100", "cloud-25gbe"))
-    share = {key: format_share(value) for key, value in shown.items()}
     return (
-        f"gpt3-13b, N = 64, 2,048 tokens per rank: coverage on a100 {share['a100', 0]} without, "
-        f"{share['a100', 1]} one layer ahead ({format_rate(fast.has)}, {format_rate(fast.needs)} needed); on "
-        f"cloud-25gbe {share['cloud-25gbe', 1]}, four ahead {share['cloud-25gbe', 4]} "
-        f"({format_rate(slow.has)}; enough from {slow.enough_tokens:,.0f} tokens)"
+        f"gpt3-13b, N = 64, 2,048 tokens per rank, coverage (exposed time, its share): on a100 "
+        f"{share['a100', 0]} without, {share['a100', 1]} one layer ahead, {format_rate(fast.has)} where "
+        f"{format_rate(fast.needs)} are needed; on cloud-25gbe {share['cloud-25gbe', 1]}, four ahead "
+        f"{share['cloud-25gbe', 4]}, {format_rate(slow.has)}, enough from {slow.enough_tokens:,.0f} tokens"
     )
 
 
@@ -92,15 +91,15 @@ def accumulated():
     "After the reduction each card needs its own part only: make it a ReduceScatter 顺手做成 ReduceScatter",
     guide="that is all",
     verdict="approximately",
-    why="it is half of it: the updated weights must be gathered, or the replicas diverge; this other half "
+    why="it is half of it: the updated parameters must be gathered, or the replicas diverge; this other half "
     "cannot hide in the backward pass, only in the next forward",
 )
 def two_halves():
     alone, both = (sharding.toy_run(1, 1, 10, gather) for gather in (False, True))
     return (
-        f"units sent: gradients {both.sent('gradients'):g}, new weights {both.sent('new weights'):g}; after "
-        f"10 steps on 4 ranks a weight differs between ranks by up to {alone.divergence:.2g} without the "
-        f"all_gather, by {both.divergence:g} with it"
+        f"units sent: gradients {both.sent('gradients'):g}, new parameters {both.sent('new weights'):g}; "
+        f"after 10 steps on 4 ranks a parameter differs between ranks by up to {alone.divergence:.2g} "
+        f"without the all_gather, by {both.divergence:g} with it"
     )
 
 
@@ -110,7 +109,7 @@ def two_halves():
     guide="16 P / N",
     verdict="approximately",
     why="beside the shards stand d + 1 gathered layers and a layer's full gradient, two of them while one is "
-    "scattered and the next computed; at N = 64 they outweigh the gradients' and weights' shards",
+    "scattered and the next computed; at N = 64 they outweigh the gradients' and parameters' shards",
 )
 def peak():
     n, one = 64, model(prefetch.MODEL)
@@ -142,6 +141,7 @@ def gaps():
     return (
         f"one layer: forward {format_time(forward)}, gather {format_time(gather)}, so that the network idles "
         f"{format_share(1 - gather / forward)} of it; 40 layers: coverage {format_share(good.coverage)}, "
+        f"exposed {format_time(good.exposed)}, "
         f"network idle {format_share(good.network_idle)}, GPU idle {format_share(good.compute_idle)}, and "
         f"{format_share(none.network_idle)}, {format_share(none.compute_idle)} without prefetch"
     )

@@ -79,8 +79,9 @@ TERMS = (
     (
         "race, deadlock",
         "竞态、死锁",
-        "operations that nothing orders, and such as wait for each other for ever",
+        "two operations on one buffer that nothing orders; ranks that wait for each other for ever",
     ),
+    ("break-even", "盈亏平衡点", "the point from which on a measure costs as much as it gains"),
     ("bubble", "空泡（气泡）", "time in which a pipeline stage waits"),
     ("1F1B, GPipe", "一前一后、先全前向", "two orders of a pipeline: alternating, or all forwards first"),
     ("virtual stage, interleaving", "虚拟阶段、交错式调度", "a rank holds several thin stages, far apart"),
@@ -88,15 +89,18 @@ TERMS = (
     ("model states", "模型状态", "parameters, gradients and optimizer states"),
     ("activations", "激活值", "what the forward pass keeps for the backward pass"),
     ("in flight", "在途", "of micro-batches: forward done, backward not yet, so that activations stay"),
+    ("convention", "口径", "what a figure counts, and in which unit: to be settled before two are compared"),
     ("memory fragmentation", "显存碎片", "free pieces too small for what is asked: reserved, not used"),
+    ("fused attention", "融合注意力", "attention in one kernel, which never stores its scores"),
     ("recompute", "重计算", "drop activations forward, compute them again backward"),
+    ("selective recompute", "选择性重计算", "drop only what is large and cheap: the attention scores"),
     (
         "checkpoint",
         "检查点",
         "under recompute: a layer's input, kept so that the layers behind it can run again",
     ),
-    ("MFU", "算力利用率", "model FLOPs per second as a share of the dense peak"),
-    ("HFU", "硬件利用率", "the same with what is computed again counted as well"),
+    ("MFU", "模型算力利用率", "model FLOPs per second as a share of the dense peak"),
+    ("HFU", "硬件算力利用率", "the same with what is computed again counted as well"),
 )
 
 

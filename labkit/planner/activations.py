@@ -7,7 +7,7 @@ import numpy as np
 from labkit.collectives.place import check_count
 from labkit.errors import InputRefused
 from labkit.spec import Plan, Transformer
-from labkit.spec.checks import amount, one_of, shown
+from labkit.spec.checks import amount, one_of, shown, together
 from labkit.spec.rules import check_nouns
 from labkit.spec.transformer import RECOMPUTE
 from labkit.units import plain
@@ -37,6 +37,16 @@ def layer_activation_bytes(
     >>> [layer_activation_bytes(2048, 4, 5120, 40, 8, sp, "selective") / units for sp in (False, True)]
     [13.0, 4.25]
     """
+    together(
+        "a layer",
+        sequence=sequence,
+        micro_batch=micro_batch,
+        hidden=hidden,
+        heads=heads,
+        tp=tp,
+        sequence_parallel=sequence_parallel,
+        recompute=recompute,
+    )
     sequence, micro_batch = amount(sequence, "the sequence"), amount(micro_batch, "the micro-batch")
     hidden, heads = amount(hidden, "hidden of a layer"), amount(heads, "heads of a layer")
     tp, recompute = check_count(tp, "the tensor-parallel degree"), one_of(RECOMPUTE, recompute, "recompute")

@@ -16,8 +16,9 @@ from labkit.planner.plan_seats import (
     shard_counts,
     shard_seats,
 )
-from labkit.planner.rank_parameters import STAGES, fullest, layers_on_rank
+from labkit.planner.rank_parameters import fullest, most_layers
 from labkit.planner.sharding import hybrid
+from labkit.planner.states import MIXED, Recipe
 from labkit.planner.traffic import (
     BillRow,
     Seats,
@@ -28,7 +29,7 @@ from labkit.planner.traffic import (
     tensor_parallel,
 )
 from labkit.spec import Cluster, Plan, Transformer
-from labkit.spec.checks import noun
+from labkit.spec.checks import noun, together
 from labkit.spec.rules import check_nouns
 from labkit.units import plain
 
@@ -42,7 +43,7 @@ def step_bill(
     cluster: Cluster,
     plan: Plan,
     *,
-    gradient_bytes_per_element: float = 2.0,
+    recipe: Recipe = MIXED,
     bucket: float | None = None,
 ) -> list[BillRow]:
     """Every collective of one step. Each row is that of its **busiest rank**: the fullest stage, or an end.
@@ -60,6 +61,8 @@ def step_bill(
     the gradients that each rank has but a summand of (norms); context parallel's ring or all_to_all; the
     experts' all_to_alls; activations and gradients between stages. ``plan.recompute`` repeats forward
     communication: ``full`` of the whole layer, ``selective`` of attention.
+
+    ``recipe`` gives the bytes of a gradient and of a gathered weight; activations have 2 an element.
 
     Left out: scalars such as the gradient norm, and what is sent at start or for a checkpoint. Between stages
     every tensor-parallel rank sends the whole activation, or its own positions under sequence parallel.
@@ -82,7 +85,9 @@ def step_bill(
     pipeline: 16 x send_recv of 16.78 MB across
     """
     check_nouns(model=model, cluster=cluster, plan=plan)
-    layers = np.maximum.reduce([np.asarray(layers_on_rank(model, plan, stage)) for stage in STAGES])
+    noun(recipe, Recipe, "the recipe")
+    together("a bill", cluster=cluster, plan=plan, bucket=bucket)
+    layers = most_layers(model, plan)
     held = fullest(model, plan)
     work = Workload(
         held.dense,
@@ -91,11 +96,12 @@ def step_bill(
         np.asarray(model.sequence / np.asarray(plan.cp, float)),
         np.asarray(plan.micro_batch),
         np.asarray(plan.accumulation),
-        gradient_bytes_per_element=gradient_bytes_per_element,
+        gradient_bytes_per_element=recipe.gradients,
     )
+    states = replace(work, bytes_per_element=recipe.weights)
     rows = [
-        *_gradients(work, plan, plan_seats(plan, "cp", "dp", domain=cluster.domain), 0, "", bucket),
-        *_expert_gradients(model, plan, work, held.experts, cluster.domain, bucket),
+        *_gradients(states, plan, plan_seats(plan, "cp", "dp", domain=cluster.domain), 0, "", bucket),
+        *_expert_gradients(model, plan, states, held.experts, cluster.domain, bucket),
         *_between_ends(model, plan, work, cluster.domain),
         *_tensor(model, plan, work, held, cluster.domain),
         *_context(model, plan, work, cluster.domain),

@@ -2,7 +2,7 @@
 
 from labkit.errors import InputRefused
 from labkit.spec import Gpu
-from labkit.spec.checks import amount, noun, shown
+from labkit.spec.checks import amount, noun, shown, together
 from labkit.units import plain
 
 
@@ -22,4 +22,5 @@ def compute_time(flops, gpu: Gpu, precision: str | None = None):
     if not isinstance(precision, str) or precision not in gpu.peak:
         known = f"use one of {', '.join(gpu.peak)}" if gpu.peak else "give its peak"
         raise InputRefused(f"{gpu.name} has no peak for {shown(precision)}; {known}")
+    together("compute time", flops=flops, gpu=gpu)
     return plain(amount(flops, "the number of operations", zero=True) / (gpu.peak[precision] * gpu.reached))

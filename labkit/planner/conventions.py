@@ -21,10 +21,10 @@ class Conventions:
     ``gradient_as_bucket_view``; otherwise they live there. ``imbalance``: experts' tokens on the fullest rank
     over the mean. ``workspace``: what matrix products work in, by default two of 32 MiB (PyTorch's cuBLAS
     handles). ``communicator``: bytes that the communication library takes for each group of ranks in use,
-    outside of the framework's allocator; 688 MB were measured for groups of more than two A100 (NCCL issue
-    964). ``slack``: share of the framework's bytes that its allocator holds beyond them, in pieces that do
-    not fit; median of reserved over allocated in 13 published runs on 8 B200 (SimuMax). Refused: negative
-    numbers, and an imbalance below 1.
+    outside of the framework's allocator; 688 MB were measured for groups of more than two A100, 544 MB for
+    pairs (NCCL issue 964). ``slack``: share of the framework's bytes that its allocator holds beyond them, in
+    pieces that do not fit; median of reserved over allocated in 13 different published runs on 8 B200
+    (SimuMax). Refused: negative numbers, and an imbalance below 1.
     """
 
     recipe: Recipe = MIXED

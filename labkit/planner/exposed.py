@@ -12,6 +12,7 @@ from labkit.planner.bill import AGAIN, check_rows, step_bill
 from labkit.planner.compute import compute_time
 from labkit.planner.traffic import BillRow
 from labkit.spec import Cluster, Plan, Transformer
+from labkit.spec.checks import together
 from labkit.spec.plan import SCHEDULES
 from labkit.spec.rules import check_nouns
 from labkit.strategies.pipeline import bubble_over_ideal
@@ -34,6 +35,7 @@ def exposed_seconds(
     plan's bill in buckets of ``BUCKET``, where it is at hand. Refused: a zero-bubble schedule.
     """
     check_nouns(model=model, cluster=cluster, plan=plan)
+    together("a step", cluster=cluster, plan=plan)
     if np.any(np.isin(plan.schedule, _SPLIT)):
         raise InputRefused(
             f"this knows the bubble of 1F1B and GPipe, not of {', '.join(_SPLIT)}; simulate those schedules"

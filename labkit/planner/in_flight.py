@@ -2,12 +2,13 @@
 
 import numpy as np
 
+from labkit.errors import InputRefused
 from labkit.spec import Plan
-from labkit.spec.checks import noun, whole
+from labkit.spec.checks import amount, broadcasting, noun, whole
 from labkit.units import plain
 
 
-def in_flight(plan: Plan, rank):
+def in_flight(plan: Plan, rank, sizes=None):
     """Most micro-batches that pipeline rank ``rank`` (from 0) keeps; a chunk of v counts 1/v.
 
     GPipe keeps all m, 1F1B p - rank of them (Narayanan et al. 2021, section 2.2), with v chunks a rank
@@ -15,7 +16,8 @@ def in_flight(plan: Plan, rank):
     (Korthikanti et al. 2022, section 4.2.3). The zero-bubble schedules are held to p, ZB-H2 to 2p - 1 and
     ZB-2p to 2p, on every rank (Qi et al. 2024, table 2 and section 5): a bound, because the part that a
     weight gradient needs, not all, waits for it. Never more than m. One rank without a pipeline keeps 1.
-    Where ``stage_layers`` makes the chunks of a rank unequal, they count by their layers.
+    ``sizes``, shape (v, ...): what each chunk of a rank keeps, where chunks are not alike; single p and v.
+    Refused: ranks beyond the pipeline, numbers that do not broadcast, sizes of another number of chunks.
 
     >>> in_flight(Plan(pp=4, accumulation=16), np.arange(4)).tolist()
     [4.0, 3.0, 2.0, 1.0]
@@ -25,26 +27,42 @@ def in_flight(plan: Plan, rank):
     noun(plan, Plan, "the plan")
     rank = np.asarray(whole(rank, "a pipeline rank", 0, arrays=True), float)
     pp, v, m = (np.asarray(n, float) for n in (plan.pp, plan.v, plan.accumulation))
-    ahead = np.maximum(pp - 1 - rank, 0)
+    shapes = {"the plan": np.broadcast_shapes(pp.shape, v.shape, m.shape), "ranks": rank.shape}
+    broadcasting(shapes, "what is in flight")
+    if np.any(rank >= pp):
+        raise InputRefused(f"a pipeline rank is {int(rank.max())}; of {plan.pp} they count from 0")
+    ahead = pp - 1 - rank
     # With one chunk a rank fills the pipeline behind it; with more it starts twice as early, and all chunks.
     chunks = np.where(v > 1, 2 * ahead + (v - 1) * pp + 1, ahead + 1)
-    if plan.stage_layers is not None and np.any(v > 1):
-        chunks = _of_unequal_chunks(plan, rank, chunks)
-    kept = {"gpipe": m, "1f1b": chunks / v, "zb-h2": 2 * pp - 1, "zb-2p": 2 * pp}
+    interleaved = chunks / v if sizes is None or plan.v == 1 else _of_unequal_chunks(plan, chunks, sizes)
+    kept = {"gpipe": m, "1f1b": interleaved, "zb-h2": 2 * pp - 1, "zb-2p": 2 * pp}
     schedule = np.asarray(plan.schedule)
     most = np.select([schedule == name for name in kept], list(kept.values()), pp)
     return plain(np.where(pp == 1, 1.0, np.minimum(m, most)))
 
 
-def _of_unequal_chunks(plan: Plan, rank, chunks):
-    """v times the micro-batches in flight, weighted by the layers of the chunks that they are in.
+def _of_unequal_chunks(plan: Plan, ahead, sizes):
+    """Micro-batches in flight at the peak, weighted by the sizes of the chunks that they are in.
 
-    Forwards go through the chunks p at a time: the first p of chunk 0, of chunk 1, and so on, then the next.
+    Forwards go through the chunks p at a time, backwards the other way round, and after ``ahead`` forwards
+    one follows the other: the peak is the largest of one round of that.
     """
-    p, v = plan.pp, plan.v
-    layers = np.asarray(plan.stage_layers, float).reshape(v, p)[:, rank.astype(int)]
-    chunks = np.minimum(chunks, plan.accumulation * v)
-    rounds, rest = np.divmod(chunks, p * v)
-    of_chunk = rounds * p + np.clip(rest - p * np.arange(v).reshape(-1, *[1] * rank.ndim), 0, p)
-    there = layers.sum(axis=0)
-    return np.where(there > 0, v * (of_chunk * layers).sum(axis=0) / np.maximum(there, 1), v)
+    sizes = amount(sizes, "the sizes of the chunks of a rank", zero=True)
+    if np.ndim(plan.pp) or np.ndim(plan.v) or sizes.shape[:1] != (plan.v,):
+        raise InputRefused(
+            f"sizes have the shape {sizes.shape}; give one row for each of v = {plan.v} chunks"
+        )
+    sizes = np.moveaxis(sizes, 0, -1)[..., None, :]
+    p, chunk = plan.pp, np.arange(plan.v)
+    total = np.asarray(plan.accumulation, float)[..., None] * plan.v
+    done = np.arange(p * plan.v)  # backwards, of one round
+    begun = np.minimum(np.asarray(ahead)[..., None] + done, total)
+    alive = _in_chunk(begun, p, chunk) - _in_chunk(np.minimum(done, begun), p, chunk[::-1])
+    there = sizes.sum(axis=(-1, -2))
+    return np.where(there > 0, (alive * sizes).sum(axis=-1).max(axis=-1) / np.where(there > 0, there, 1), 1.0)
+
+
+def _in_chunk(count, p, place):
+    """Of the first ``count`` passes, p at a time through all chunks, those in the chunk at ``place``."""
+    rounds, rest = np.divmod(np.asarray(count)[..., None], p * place.size)
+    return rounds * p + np.clip(rest - p * place, 0, p)

@@ -20,7 +20,7 @@ from labkit.planner.compute import compute_time
 from labkit.planner.sharding import hybrid
 from labkit.planner.traffic import BillRow, Workload, data_parallel, sharded, tensor_parallel
 from labkit.spec import Cluster
-from labkit.spec.checks import amount, noun, whole
+from labkit.spec.checks import amount, noun, whole, without_arrays
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +66,7 @@ def levers(work: Workload, cluster: Cluster, tp=8, dp=8, *, bucket=25e6) -> list
     """
     noun(work, Workload, "the work")
     noun(cluster, Cluster, "the cluster")
+    without_arrays("a table of levers", work=work, cluster=cluster)
     tp, dp = whole(tp, "the tensor-parallel degree"), whole(dp, "the data-parallel degree")
     amount(bucket, "the size of a bucket, in bytes,", arrays=False)
     if tp * dp % cluster.domain:

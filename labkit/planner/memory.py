@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from labkit.errors import InputRefused
 from labkit.planner.activations import layer_activations
 from labkit.planner.conventions import USUAL, Conventions
 from labkit.planner.in_flight import in_flight
@@ -17,8 +18,9 @@ from labkit.planner.rank_parameters import end_parameters, given_layers, has_end
 from labkit.planner.recompute import checkpoints
 from labkit.planner.states import bytes_by_state
 from labkit.spec import Cluster, Plan, Transformer
-from labkit.spec.checks import broadcasting, noun
+from labkit.spec.checks import broadcasting, noun, shown
 from labkit.spec.rules import check_nouns
+from labkit.strategies.prefetch import gathered_layers, whole_gradients
 from labkit.units import GB, format_memory, plain, words
 
 STATES = ("parameters", "gradients", "optimizer_states", "embedding")
@@ -45,7 +47,7 @@ class RankMemory:
         return plain(np.asarray(self.states) + self.activations + self.others)
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Memory:
     """Bytes on a rank of each stage, by part: every array ends in an axis of stages.
 
@@ -63,7 +65,9 @@ class Memory:
     capacity: float
 
     def sum(self, names=PARTS) -> np.ndarray:
-        """Bytes of some parts together, by stage."""
+        """Bytes of some parts together, by stage. Refused: names that are none of ``PARTS``."""
+        if not isinstance(names, tuple | list) or not set(map(str, names)) <= set(PARTS):
+            raise InputRefused(f"parts are {shown(names)}; give a tuple of some of {', '.join(PARTS)}")
         return np.sum([self.parts[name] for name in names], axis=0)
 
     @property
@@ -100,8 +104,9 @@ class Memory:
         return RankMemory(*(plain(np.take_along_axis(one, place, -1)[..., 0]) for one in sums))
 
     def __repr__(self):
-        if self.total.ndim > 1:
-            return f"memory of {self.total[..., 0].size:,} plans on cards of {format_memory(self.capacity)}"
+        if self.total.ndim > 1 or np.ndim(self.capacity):
+            fits = np.asarray(self.fits)
+            return f"memory of {fits.size:,} plans or cards; {fits.mean():.0%} fit"
         shown = np.arange(self.stages.size)
         if shown.size > _COLUMNS:
             shown = np.unique([0, 1, self.fullest, shown[-1]])
@@ -139,15 +144,13 @@ def memory(model: Transformer, cluster: Cluster, plan: Plan, conventions: Conven
     """
     check_nouns(model=model, cluster=cluster, plan=plan)
     noun(conventions, Conventions, "the conventions")
-    every = plan.single or plan.stage_layers is not None
-    if plan.stage_layers is not None:
-        given_layers(model, plan)  # refused before anything is made of them
-    stages = np.arange(plan.pp) if every else _ends_and_second(plan)
+    given = None if plan.stage_layers is None else given_layers(model, plan)
+    stages = np.arange(plan.pp) if plan.single or given is not None else _ends_and_second(plan)
     plan = plan.with_axis()
     embeds, predicts = has_ends(plan, stages == 0, stages == np.asarray(plan.pp) - 1)
-    layers = _layers(model, plan, stages)
+    layers = model.layers / np.asarray(plan.pp, float) if given is None else given.sum(axis=0)
     parts = _states(model, plan, conventions.recipe, layers, embeds, predicts)
-    parts |= _activations(model, plan, conventions, layers, stages, embeds, predicts)
+    parts |= _activations(model, plan, conventions, layers, given, stages, embeds, predicts)
     parts |= _passing(model, plan, conventions, layers, embeds, predicts)
     shape = np.broadcast_shapes(*(np.shape(part) for part in parts.values()), stages.shape)
     parts["communicators"] = conventions.communicator * _groups(model, plan)
@@ -163,13 +166,6 @@ def _ends_and_second(plan: Plan) -> np.ndarray:
     return np.stack([np.zeros_like(last), np.minimum(1, last), last], axis=-1)
 
 
-def _layers(model, plan, stages):
-    """Layers on each of these ranks of the pipeline."""
-    if plan.stage_layers is not None:
-        return given_layers(model, plan)[stages]
-    return model.layers / np.asarray(plan.pp, float)
-
-
 def _states(model, plan, recipe, layers, embeds, predicts) -> dict:
     """Parameters, gradients and optimizer states of the layers; all of them of the ends."""
     layer, ends = layer_on_rank(model, plan), end_parameters(model, plan, embeds, predicts)
@@ -181,15 +177,23 @@ def _states(model, plan, recipe, layers, embeds, predicts) -> dict:
     return {**parts, "embedding": np.asarray(ends.total) * sum(map(np.asarray, dense.values()))}
 
 
-def _activations(model, plan, conventions, layers, stages, embeds, predicts) -> dict:
+def _activations(model, plan, conventions, layers, given, stages, embeds, predicts) -> dict:
     """What the layers keep of one micro-batch and of the others in flight, and the logits of one."""
     one = layer_activations(model, plan, conventions.packed_qkv, conventions.imbalance)
     around = np.where(plan.sequence_parallel, plan.tp, 1)
     positions = np.asarray(plan.micro_batch) * model.sequence / np.asarray(plan.cp, float)
     # A chunk of layers ends where its stage ends: no group of recomputed layers goes beyond.
     full, every = np.asarray(plan.recompute) == "full", plan.recompute_every
-    chunks = np.where(np.asarray(plan.schedule) == "zb-v", 2, plan.v)
-    inputs = chunks * np.asarray(checkpoints(layers / chunks, every))
+    if given is None:
+        chunks = np.where(np.asarray(plan.schedule) == "zb-v", 2, plan.v)
+        inputs, group = chunks * np.asarray(checkpoints(layers / chunks, every)), layers / chunks
+        sizes = None
+    else:
+        # Chunks go before the axes of an array of plans.
+        given = given.reshape(plan.v, *[1] * (max(full.ndim, np.ndim(every)) - 1), plan.pp)
+        inputs, group = np.asarray(checkpoints(given, every)), given.max(axis=0)
+        sizes = np.where(full, inputs, given)
+        inputs = inputs.sum(axis=0)
     kept = np.where(full, inputs * one.boundary, layers * one.kept)
     # Dropout after the embedding keeps a mask, a norm after it its input.
     first = embeds * positions * model.hidden * (model.dropout + 2 * model.embedding_norm) / around
@@ -197,10 +201,10 @@ def _activations(model, plan, conventions, layers, stages, embeds, predicts) -> 
     rows = np.asarray(plan.padded_vocabulary(model.vocabulary)) / np.asarray(plan.tp, float)
     logits = positions * (4 * model.hidden / around + conventions.logit_bytes * rows)
     logits = predicts * (logits + conventions.recipe.weights * model.hidden * rows)
-    group = np.minimum(every, layers / chunks) * one.kept - one.boundary
+    again = np.where(full, np.minimum(every, group) * one.kept - one.boundary, 0.0)
     # The loss and the backward of a layer come one after the other: the larger of the two counts.
-    passing = np.maximum(np.where(full, group, 0.0) + one.backward - logits, 0.0) * (layers > 0)
-    others = np.maximum(np.asarray(in_flight(plan, stages)) - 1, 0.0)
+    passing = np.maximum(again + one.backward - logits, 0.0) * (layers > 0)
+    others = np.maximum(np.asarray(in_flight(plan, stages, sizes)) - 1, 0.0)
     # GPipe has computed all losses before the first backward, and keeps what each needs.
     losses = positions * (4 * model.hidden / around + min(conventions.logit_bytes, _SOFTMAX) * rows)
     waiting = predicts * (np.asarray(plan.schedule) == "gpipe") * losses
@@ -217,30 +221,38 @@ def _passing(model, plan, conventions, layers, embeds, predicts) -> dict:
     dense, experts = (np.asarray(count) for count in shard_counts(plan))
     matrix = np.asarray(end_parameters(model, plan, False, predicts).total)
     whole = np.asarray(layer.dense) * (dense > 1) + np.asarray(layer.experts) * (experts > 1)
-    gathered = np.minimum(1 + np.asarray(plan.prefetch), layers) * whole + matrix * (dense > 1)
+    gathered = np.asarray(gathered_layers(layers, plan.prefetch)) * whole + matrix * (dense > 1)
     # Frameworks that add 16-bit gradients up in fp32 first make them for one matrix after the other; experts
     # of a layer share the place of one.
     local = np.maximum(1, model.experts / np.asarray(plan.ep, float))
     added = recipe.all_gradients > recipe.weights
     made = recipe.weights * added * (np.asarray(layer.dense) + np.asarray(layer.experts) / local)
-    copied = conventions.copied_gradients & (np.asarray(replica_counts(plan)[0]) > 1)
     ends = np.asarray(end_parameters(model, plan, embeds, predicts).total)
-    made = made + copied * recipe.gradients * (layers * np.asarray(layer.total) + ends)
+    copies = (np.asarray(count) > 1 for count in replica_counts(plan))
+    held = (layers * np.asarray(layer.dense) + ends, layers * np.asarray(layer.experts))
+    copied = sum(alike * each for alike, each in zip(copies, held, strict=True))
+    made = made + conventions.copied_gradients * recipe.gradients * copied
     reduced = (np.asarray(plan.zero) >= 2) & (whole > 0)
     return {
         "gathered": np.where(np.asarray(plan.zero) == 3, recipe.weights * gathered, 0.0),
-        # One layer's gradients travel while those of the next are made.
-        "buckets": np.where(reduced, recipe.gradients * np.minimum(2, layers) * whole, made),
+        "buckets": np.where(reduced, recipe.gradients * np.asarray(whole_gradients(layers)) * whole, made),
         "workspace": conventions.workspace,
     }
 
 
 def _groups(model, plan):
-    """Groups of ranks that a rank communicates in: one of a single rank is none."""
-    same, experts = (np.asarray(count) for count in replica_counts(plan))
-    sizes = [plan.tp, plan.cp, plan.pp, same]
+    """Groups of ranks that a rank communicates in; one of a single rank is none, the same ranks are one."""
+    counts = [
+        (np.asarray(n), np.asarray(s)) for n, s in zip(replica_counts(plan), shard_counts(plan), strict=True)
+    ]
+    apart = (np.asarray(plan.ep) > 1) | (np.asarray(plan.expert_tp) != plan.tp)
+    sizes = [plan.tp, plan.cp, plan.pp]
     if model.experts:
-        sizes += [plan.ep, np.where(np.asarray(plan.ep) > 1, experts, 1)]
-    if plan.shard_ranks is not None:
-        sizes.append(np.where(np.asarray(plan.shard_ranks) < same, same // plan.shard_ranks, 1))
+        sizes += [plan.ep, np.where(np.asarray(plan.expert_tp) != plan.tp, plan.expert_tp, 1)]
+    for (same, shards), there in zip(counts, (True, bool(model.experts) & apart), strict=True):
+        hybrid = (np.asarray(plan.zero) > 0) & (shards < same)
+        sizes += [
+            np.where(there, np.where(hybrid, shards, same), 1),
+            np.where(there & hybrid, same // shards, 1),
+        ]
     return sum(np.asarray(size) > 1 for size in sizes)

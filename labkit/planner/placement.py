@@ -20,7 +20,7 @@ from labkit.planner.traffic import (
     tensor_parallel,
 )
 from labkit.spec import Cluster, Link
-from labkit.spec.checks import amount, noun, one_of, whole
+from labkit.spec.checks import amount, noun, one_of, together, whole
 from labkit.units import plain
 
 
@@ -58,7 +58,7 @@ def placement(
     activations to the next stage. ``across`` has one rank per host, with its share of the host's ports.
     Refused: degrees not whole or below 1, and a budget or bucket not above 0.
     """
-    _check(work, cluster)
+    _check(work, cluster, tp=tp, dp=dp, pp=pp, budget=budget, bucket=bucket)
     tp, dp, pp = (
         whole(degree, f"the {name}-parallel degree", arrays=True)
         for degree, name in ((tp, "tensor"), (dp, "data"), (pp, "pipeline"))
@@ -70,9 +70,10 @@ def placement(
     return [_judge(row, step, cluster, budget) for row in rows]
 
 
-def _check(work: Workload, cluster: Cluster) -> None:
+def _check(work: Workload, cluster: Cluster, **numbers) -> None:
     noun(work, Workload, "the work")
     noun(cluster, Cluster, "the cluster")
+    together("a placement", work=work, cluster=cluster, **numbers)
 
 
 def _judge(row: BillRow, step, cluster: Cluster, budget) -> PlacementRow:
@@ -161,7 +162,7 @@ def tensor_time(
     >>> times.compute.round(3).tolist(), times.communication.round(3).tolist()
     ([0.512, 0.256], [0.08, 0.805])
     """
-    _check(work, cluster)
+    _check(work, cluster, degree=degree, ports=ports, port_rate=port_rate, members=members)
     degree = whole(degree, "the tensor-parallel degree", arrays=True)
     members = cluster.domain if members is None else members
     across = host_link(cluster, members, ports, port_rate)
@@ -183,6 +184,7 @@ def crossing_cost(work: Workload, cluster: Cluster, ports=None, port_rate=None, 
     Seconds are compute, split evenly, plus the exposed all_reduces of all layers; a flat ring runs at its
     slowest hop whatever share crosses.
     """
+    _check(work, cluster, ports=ports, port_rate=port_rate, hosts=hosts)
     degree, hosts = whole(degree, "ranks of a host"), whole(hosts, "the number of hosts", arrays=True)
     one = tensor_time(work, cluster, degree, members=degree)
     many = tensor_time(work, cluster, degree * hosts, ports, port_rate, members=degree)
@@ -194,6 +196,7 @@ def rate_for_crossing_cost(work: Workload, cluster: Cluster, cost, *, degree=8, 
 
     NaN where no rate gives it: cheaper than latency and compute allow, or than a host's own ring.
     """
+    _check(work, cluster, cost=cost, hosts=hosts)
     degree, hosts = whole(degree, "ranks of a host"), whole(hosts, "the number of hosts", arrays=True)
     cost = amount(cost, "the cost over hosts against one host")
     one = tensor_time(work, cluster, degree, members=degree)

@@ -7,7 +7,7 @@ import numpy as np
 
 from labkit.planner.traffic import Seats
 from labkit.spec import Plan
-from labkit.spec.checks import noun, whole
+from labkit.spec.checks import broadcasting, noun, whole
 from labkit.units import plain
 
 
@@ -32,16 +32,19 @@ def plan_seats(plan: Plan, *dimensions: str, domain: int) -> Seats:
 
 def expert_seats(plan: Plan, domain: int) -> Seats:
     """Seats of an expert-parallel group: ``expert_tp`` apart among the ranks of a stage."""
+    noun(plan, Plan, "the plan")
     return _of_stage(plan, plan.expert_tp, plan.ep, domain)
 
 
 def expert_tensor_seats(plan: Plan, domain: int) -> Seats:
     """Seats of the ranks that share an expert: neighbours in a stage."""
+    noun(plan, Plan, "the plan")
     return _of_stage(plan, 1, plan.expert_tp, domain)
 
 
 def expert_data_seats(plan: Plan, domain: int) -> Seats:
     """Seats of the ranks that hold the same experts, over which their gradients are reduced."""
+    noun(plan, Plan, "the plan")
     inner = _whole(plan.expert_tp) * _whole(plan.ep)
     stage = _whole(plan.tp) * _whole(plan.cp) * _whole(plan.dp)
     return _of_stage(plan, inner, np.maximum(1, stage // inner), domain)
@@ -78,8 +81,10 @@ def shard_seats(everyone: Seats, shards) -> tuple[Seats, Seats]:
     Seats(ranks=8, link='across', members=1)
     """
     noun(everyone, Seats, "the seats of the group")
-    shards = _whole(whole(shards, "the ranks of a set of shards", arrays=True))
+    shards = whole(shards, "the ranks of a set of shards", arrays=True)
+    broadcasting({"shards": np.shape(shards), "the group": np.shape(everyone.ranks)}, "seats")
     ranks, members = _whole(everyone.ranks), _whole(everyone.members)
+    shards = np.minimum(_whole(shards), ranks)
     together = np.minimum(members, shards)
     return _seats(shards, together), _seats(
         np.maximum(1, ranks // shards), np.maximum(1, members // together)
@@ -102,7 +107,6 @@ def _together(plan: Plan, stride, degree, domain):
 
 def _of_stage(plan: Plan, stride, degree, domain) -> Seats:
     """Seats of a group numbered within its stage, whose ranks come in runs of the pipeline's stride."""
-    noun(plan, Plan, "the plan")
     domain = whole(domain, "a fast-link domain", arrays=True)
     stride, degree, run, pp = map(_whole, (stride, degree, plan.stride("pp"), plan.pp))
     run = np.where(pp == 1, domain, run)  # no rank of another stage between

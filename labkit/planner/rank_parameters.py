@@ -11,7 +11,7 @@ import numpy as np
 
 from labkit.errors import InputRefused
 from labkit.spec import Plan, Transformer
-from labkit.spec.checks import one_of
+from labkit.spec.checks import one_of, together
 from labkit.spec.rule import counted
 from labkit.spec.rules import check_nouns
 from labkit.units import plain
@@ -89,12 +89,22 @@ def layers_on_rank(model: Transformer, plan: Plan, stage: str):
     if plan.stage_layers is None:
         each = model.layers / pp
         return plain(np.where((pp < 3) & (stage == "interior"), 0.0, each))
-    ranks = given_layers(model, plan)
+    ranks = given_layers(model, plan).sum(axis=0)
     return {"first": ranks[0], "last": ranks[-1], "interior": ranks[1:-1].max(initial=0.0)}[stage].item()
 
 
+def most_layers(model: Transformer, plan: Plan):
+    """Layers on a rank of the stage that has most of them: the one that the others wait for.
+
+    >>> gpt = Transformer("small", layers=4, hidden=64, heads=4, vocabulary=1000, sequence=128)
+    >>> most_layers(gpt, Plan(pp=2, stage_layers=(1, 3)))
+    3.0
+    """
+    return plain(np.maximum.reduce([np.asarray(layers_on_rank(model, plan, stage)) for stage in STAGES]))
+
+
 def given_layers(model: Transformer, plan: Plan) -> np.ndarray:
-    """Layers of each rank of a pipeline, where the plan names those of its stages."""
+    """Layers of each chunk of each rank, shape (v, pp), where the plan names those of its stages."""
     if any(np.ndim(part) for part in (plan.pp, plan.v, plan.schedule)):
         raise InputRefused("stage_layers are those of one pipeline; give single pp, v and schedule")
     stages, given = plan.pp * plan.v, plan.stage_layers
@@ -103,11 +113,10 @@ def given_layers(model: Transformer, plan: Plan) -> np.ndarray:
             f"stage_layers has {counted(len(given), 'number')} with {sum(given)} layers in all; give "
             f"{counted(stages, 'number')} that add up to the {model.layers} of {model.name}"
         )
-    ranks = np.zeros(plan.pp)
-    for number, layers in enumerate(given):
-        folded = plan.schedule == "zb-v" and number >= plan.pp
-        ranks[stages - 1 - number if folded else number % plan.pp] += layers
-    return ranks
+    chunks = np.asarray(given, float).reshape(plan.v, plan.pp)
+    if plan.schedule == "zb-v":  # the second half of the stages comes back from the last rank to the first
+        chunks[1:] = chunks[1:, ::-1]
+    return chunks
 
 
 def has_ends(plan: Plan, first, last) -> tuple[np.ndarray, np.ndarray]:
@@ -127,6 +136,7 @@ def end_parameters(model: Transformer, plan: Plan, embeds, predicts) -> RankPara
     The vocabulary is padded as the plan pads it; tied ends on one rank share the matrix.
     """
     check_nouns(model=model, plan=plan)
+    together("the ends", plan=plan, embeds=embeds, predicts=predicts)
     embeds, predicts = (np.asarray(one_of((False, True), end, "an end")) for end in (embeds, predicts))
     matrix = np.asarray(plan.padded_vocabulary(model.vocabulary)) * model.hidden / np.asarray(plan.tp, float)
     matrices = embeds * 1.0 + predicts * np.where(model.tied & embeds, 0.0, 1.0)

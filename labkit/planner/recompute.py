@@ -11,7 +11,7 @@ import numpy as np
 
 from labkit.errors import InputRefused
 from labkit.spec import Transformer
-from labkit.spec.checks import amount, noun, whole
+from labkit.spec.checks import amount, noun, together, whole
 from labkit.spec.transformer import DEEPEST
 from labkit.units import plain
 
@@ -32,6 +32,7 @@ def checkpointed_bytes(layers, every, boundary, layer, in_flight=1):
     ``in_flight``: micro-batches whose forward is done and backward is not, in a pipeline stage. Kept are
     ceil(layers / every) inputs of each micro-batch; the backward adds **one** group of layers of one
     micro-batch, computed again, whose first input is kept anyhow. All may be arrays; no layers keep nothing.
+    A part of a layer, as a mean over uneven stages has, keeps its input whole and that part of its bytes.
     Refused: negative numbers, and ``every`` or ``in_flight`` not above 0.
 
     >>> checkpointed_bytes(32, np.array([1, 4, 8, 32]), 2.0, 34.0).tolist()
@@ -39,11 +40,11 @@ def checkpointed_bytes(layers, every, boundary, layer, in_flight=1):
     >>> checkpointed_bytes(8, 1, 2.0, 34.0, in_flight=4)
     96.0
     """
-    layers, every = _counts(layers, every)
+    layers, every = _counts(layers, every, boundary=boundary, layer=layer, in_flight=in_flight)
     boundary, layer = _sizes(boundary, layer, zero=True)
     kept = amount(in_flight, "micro-batches in flight") * np.ceil(layers / every) * boundary
     again = np.minimum(every, layers) * layer - np.where(layers > 0, boundary, 0.0)
-    return plain(kept + again)
+    return plain(kept + np.maximum(again, 0.0))
 
 
 def best_every(layers, boundary, layer, in_flight=1):
@@ -54,6 +55,7 @@ def best_every(layers, boundary, layer, in_flight=1):
     >>> best_every(32, 2.0, 34.0), best_every(36, 34.0, 34.0), best_every(128, 2.0, 34.0)
     (1, 6, 3)
     """
+    _together(layers=layers, boundary=boundary, layer=layer, in_flight=in_flight)
     layers = np.asarray(whole(layers, "the number of layers", most=DEEPEST, arrays=True))[..., None]
     boundary, layer = (size[..., None] for size in _sizes(boundary, layer))
     in_flight = amount(in_flight, "micro-batches in flight")[..., None]
@@ -72,12 +74,18 @@ def closed_form_every(layers, boundary, layer, in_flight=1):
     >>> closed_form_every(36, 34.0, 34.0), closed_form_every(32, 2.0, 34.0)
     (6.0, 1.3719886811400708)
     """
+    _together(layers=layers, boundary=boundary, layer=layer, in_flight=in_flight)
     layers = amount(layers, "the number of layers")
     boundary, layer = _sizes(boundary, layer)
     return plain(np.sqrt(amount(in_flight, "micro-batches in flight") * layers * boundary / layer))
 
 
-def _counts(layers, every):
+def _together(**given):
+    together("checkpointed layers", **given)
+
+
+def _counts(layers, every, **sizes):
+    _together(layers=layers, every=every, **sizes)
     return amount(layers, "the number of layers", zero=True), amount(every, "layers per checkpoint")
 
 
@@ -95,6 +103,7 @@ def extra_compute(model: Transformer, recompute, sequence=None):
     each layer runs forward once more. Refused: what ``Transformer.hardware_flops`` refuses.
     """
     noun(model, Transformer, "the model")
+    together("extra compute", recompute=recompute, sequence=sequence)
     done = np.asarray(model.hardware_flops(sequence=sequence, recompute=recompute))
     return plain(done / model.model_flops(sequence=sequence) - 1)
 
@@ -112,6 +121,7 @@ def break_even_share(extra, growth):
     [1.0, 0.4, 0.308]
     """
     extra, growth = amount(extra, "the extra compute"), amount(growth, "the growth of the micro-batch")
+    together("the break-even", extra=extra, growth=growth)
     if np.any(growth < 1):
         raise InputRefused("recompute makes room for a larger micro-batch; give a growth of at least 1")
     return plain(extra / (1 + extra - 1 / growth))
@@ -132,6 +142,7 @@ class Recursion:
 
     def held(self, boundary, layer):
         """Peak bytes: the inputs, and one layer's working set, its input among the inputs already."""
+        _together(boundary=boundary, layer=layer)
         boundary, layer = _sizes(boundary, layer)
         return plain((self.inputs - 1) * boundary + layer)
 

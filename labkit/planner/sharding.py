@@ -10,12 +10,12 @@ import numpy as np
 
 from labkit.errors import InputRefused
 from labkit.planner.compute import compute_time
-from labkit.planner.plan_seats import plan_seats, shard_counts, shard_seats
+from labkit.planner.plan_seats import expert_data_seats, plan_seats, shard_counts, shard_seats
 from labkit.planner.rank_parameters import layer_on_rank, layers_on_rank
 from labkit.planner.states import MIXED, Recipe
 from labkit.planner.traffic import BillRow, Seats, Workload, bill_row, data_parallel, seats, sharded
 from labkit.spec import Cluster, Link, Plan, Transformer
-from labkit.spec.checks import amount, noun, whole
+from labkit.spec.checks import amount, noun, shown, together, whole
 from labkit.spec.rules import check_nouns
 from labkit.strategies.prefetch import Prefetched, break_even_bandwidth, prefetched
 from labkit.units import plain
@@ -35,6 +35,7 @@ def hybrid(work: Workload, shards, replicas, stage=3, *, stride=1, domain=8) -> 
     all_reduce 5.688 GB across
     """
     noun(work, Workload, "the work")
+    together("hybrid sharding", work=work, shards=shards, replicas=replicas, stride=stride, domain=domain)
     if not (isinstance(shards, Seats) and isinstance(replicas, Seats)):
         shards, replicas, stride = (
             np.asarray(whole(number, name, arrays=True))
@@ -76,15 +77,15 @@ def sharded_layer(model: Transformer, cluster: Cluster, plan: Plan, recipe: Reci
     backward twice that, and what is recomputed. Gather and reduce_scatter: a ring over the ranks that share
     a set of shards. ``recipe`` gives the bytes of a weight and of a gradient. The head and the embedding are
     left out, and tensor parallel's own communication. ``plan.zero`` is not looked at: the question is what
-    stage 3 would be like. Refused: a layer that is split over expert groups.
+    stage 3 would be like. Refused: experts that are sharded over other ranks than the rest of a layer.
     """
     check_nouns(model=model, cluster=cluster, plan=plan)
     noun(recipe, Recipe, "the recipe")
-    if model.experts and np.any(np.asarray(plan.ep) > 1):
-        raise InputRefused(
-            f"with ep {plan.ep} a layer's experts and the rest of it are gathered over different ranks; "
-            "this knows one group of shards, so use ep = 1"
-        )
+    together("one layer", cluster=cluster, plan=plan)
+    counts = shard_counts(plan)
+    at, _ = shard_seats(plan_seats(plan, "cp", "dp", domain=cluster.domain), counts[0])
+    if model.experts:
+        _check_experts(plan, at, shard_seats(expert_data_seats(plan, cluster.domain), counts[1])[0])
     share = model.layers * np.asarray(plan.tp, float) * plan.cp
     flops = model.forward_flops(plan.micro_batch)
     forward = (sum(map(np.asarray, flops.values())) - flops["head"]) / share
@@ -92,7 +93,6 @@ def sharded_layer(model: Transformer, cluster: Cluster, plan: Plan, recipe: Reci
     again = (np.asarray(done) - model.model_flops(plan.micro_batch)) / share
     held = np.asarray(layer_on_rank(model, plan).total)
     weights, gradients = held * recipe.weights, held * recipe.gradients
-    at, _ = shard_seats(plan_seats(plan, "cp", "dp", domain=cluster.domain), shard_counts(plan)[0])
     gather, scatter, latency = (
         np.asarray(bill_row("stage 3", collective, size, 1, at).seconds(cluster))
         for collective, size in (("all_gather", weights), ("reduce_scatter", gradients), ("all_gather", 0.0))
@@ -112,6 +112,17 @@ def sharded_layer(model: Transformer, cluster: Cluster, plan: Plan, recipe: Reci
         bandwidth,
     )
     return ShardedLayer(*map(plain, values))
+
+
+def _check_experts(plan: Plan, at: Seats, experts_at: Seats) -> None:
+    """Refuses plans whose experts are gathered over other ranks than the rest of a layer."""
+    pairs = ((at.ranks, experts_at.ranks), (at.members, experts_at.members))
+    if any(np.any(np.asarray(one) != other) for one, other in pairs):
+        degrees = f"with tp {shown(plan.tp)}, ep {shown(plan.ep)} and etp {shown(plan.expert_tp)}"
+        raise InputRefused(
+            f"{degrees} a layer's experts and the rest of it are gathered over different ranks; this knows "
+            "one group of shards, so use ep = 1 and etp = tp"
+        )
 
 
 def stage_three(
@@ -182,12 +193,13 @@ def latency_passes(weights, link: Link):
     """Ranks from which on a ring gather of a layer spends more on latency than on bytes: W / (alpha B).
 
     N alpha B is the size at which both are equal (``bucket_for_share``), so stage 3's 3 L m (N - 1) latencies
-    a step pass its bandwidth term there, whatever L and m: claim 4.1-h.
+    a step pass its bandwidth term there, whatever L and m: claim 4.1-h. Infinity without latency.
 
     >>> round(latency_passes(0.63e9, Link(5e-6, 50e9)))
     2520
     """
     noun(link, Link, "the link")
-    weights = amount(weights, "the bytes of a layer's weights")
-    with np.errstate(divide="ignore"):
-        return plain(weights / np.asarray(link.alpha * np.asarray(link.bandwidth)))
+    together("a gather", weights=weights, link=link)
+    weights, alpha = amount(weights, "the bytes of a layer's weights"), np.asarray(link.alpha, float)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return plain(np.where(alpha == 0, np.inf, weights / (alpha * link.bandwidth)))

@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from labkit.collectives.place import check_ranks
-from labkit.spec.checks import amount, noun, one_of
+from labkit.spec.checks import amount, noun, one_of, together
 from labkit.units import plain
 
 _STAGE = "the sharding stage (0: plain data parallel)"
@@ -18,8 +18,8 @@ class Recipe:
 
     ``weights`` and ``gradients`` are those of the forward and backward pass, ``accumulation`` a copy of the
     gradients in higher precision into which micro-batches are added, ``master`` the optimizer's own copy of
-    the weights, then Adam's two moments. The copy is sharded with the gradients. Refused: a negative number,
-    and nothing at all.
+    the weights, then Adam's two moments. The copy is sharded with the gradients. Single numbers, because what
+    a plan holds is laid along its stages. Refused: a negative number, an array, and nothing at all.
     """
 
     weights: float = 2.0
@@ -31,7 +31,8 @@ class Recipe:
 
     def __post_init__(self):
         for field in fields(self):
-            amount(getattr(self, field.name), f"{field.name} of a recipe, in bytes per parameter,", zero=True)
+            what = f"{field.name} of a recipe, in bytes per parameter,"
+            amount(getattr(self, field.name), what, zero=True, arrays=False)
         amount(self.total, "the bytes per parameter of a recipe in all")
 
     @property
@@ -69,6 +70,7 @@ def state_bytes(parameters, n=1, stage=0, recipe: Recipe = MIXED):
     >>> [state_bytes(13e9, 8, stage, FP32_GRADIENTS) / 1e9 for stage in (0, 1)]
     [234.0, 97.5]
     """
+    together("model states", parameters=parameters, n=n, stage=stage)
     each = bytes_by_state(n, stage, recipe)
     return plain(amount(parameters, "the number of parameters") * sum(map(np.asarray, each.values())))
 
@@ -81,6 +83,7 @@ def bytes_by_state(n=1, stage=0, recipe: Recipe = MIXED) -> dict:
     """
     noun(recipe, Recipe, "the recipe")
     stage, n = one_of((0, 1, 2, 3), stage, _STAGE), check_ranks(n)
+    together("model states", n=n, stage=stage)
     return {
         "parameters": plain(recipe.weights / np.where(stage >= 3, n, 1)),
         "gradients": plain(recipe.all_gradients / np.where(stage >= 2, n, 1)),
@@ -96,6 +99,7 @@ def largest_model(memory, n=1, stage=0, recipe: Recipe = MIXED):
     >>> largest_model(80e9), round(largest_model(80e9, recipe=FP32_GRADIENTS) / 1e9, 2)
     (5000000000.0, 4.44)
     """
+    together("the largest model", memory=memory, n=n, stage=stage)
     return plain(amount(memory, _CARD) / state_bytes(1.0, n, stage, recipe))
 
 
@@ -108,6 +112,7 @@ def smallest_ranks(parameters, memory, stage, recipe: Recipe = MIXED):
     >>> smallest_ranks(10e9, 80e9, 0), smallest_ranks(10e9, 80e9, 1), smallest_ranks(10e9, 80e9, 3)
     (inf, 4.0, 3.0)
     """
+    together("the smallest number of ranks", parameters=parameters, memory=memory, stage=stage)
     kept, divided = _kept_and_divided(parameters, stage, recipe)
     room = amount(memory, _CARD) - kept
     with np.errstate(divide="ignore", invalid="ignore"):

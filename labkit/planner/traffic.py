@@ -12,7 +12,7 @@ import numpy as np
 from labkit.collectives import bucket_count, collective_cost, volume
 from labkit.collectives.place import check_count, check_ranks
 from labkit.spec import Cluster, Link
-from labkit.spec.checks import amount, noun, one_of, whole
+from labkit.spec.checks import amount, noun, one_of, together, whole
 from labkit.units import plain
 
 # The algorithm a row is costed with: the bandwidth-optimal one, as libraries choose for large messages.
@@ -51,6 +51,7 @@ class Workload:
                 amount(getattr(self, field.name), f"{field.name} of a workload")
         if self.precision is not None:
             noun(self.precision, str, "precision of a workload")
+        together("a workload", **{field.name: getattr(self, field.name) for field in fields(self)})
 
     @property
     def weight_bytes(self):
@@ -111,8 +112,7 @@ class BillRow:
     def bytes_across(self):
         """Bytes per step that leave the domain, as the mean over the ranks that send.
 
-        Of a ring's hops one in ``members`` crosses; of what a rank sends in an all_to_all, the share
-        (N - members)/(N - 1) does.
+        One in ``members`` of a ring's hops crosses; of an all_to_all (N - members)/(N - 1).
         """
         share = 1 / self.members
         if self.collective == "all_to_all":
@@ -121,6 +121,7 @@ class BillRow:
 
     def seconds_on(self, link: Link | Cluster):
         """Seconds of the whole row, one collective after another, on this link or cluster, nothing hidden."""
+        together("the seconds of a row", row=self, link=link)
         ranks = 2 if self.collective == "send_recv" else self.group
         algorithm = _ALGORITHM[self.collective]
         return self.count * collective_cost(self.collective, algorithm, self.payload, ranks, link).seconds
@@ -145,8 +146,7 @@ class BillRow:
 def share_of_ports(cluster: Cluster) -> Link:
     """The link one GPU has to other hosts while all GPUs of its host use theirs: ports x rate / GPUs.
 
-    It is what a group with one member per host gets (``Cluster.group(1)``), for example each of the eight
-    data-parallel groups under tensor parallel 8.
+    A group with one member per host gets it (``Cluster.group(1)``), as data parallel under tensor parallel.
     """
     noun(cluster, Cluster, "the cluster")
     return Link(cluster.inter.alpha, cluster.node_bandwidth / cluster.gpus_per_node)
@@ -160,6 +160,7 @@ def link_of(group, stride=1, domain=8):
     >>> link_of(8), link_of(16), link_of(8, stride=8)
     ('inside', 'across', 'across')
     """
+    together("a group", group=group, stride=stride, domain=domain)
     group = check_ranks(group)
     stride, domain = check_count(stride, "the stride of a group"), check_count(domain, "a fast-link domain")
     return plain(np.where(group * stride <= domain, "inside", "across"))
@@ -183,6 +184,7 @@ def bill_row(strategy, collective, payload, count, at: Seats) -> BillRow:
     noun(strategy, str, "the strategy of a bill")
     noun(at, Seats, "where a group sits")
     one_of(tuple(_ALGORITHM), collective, "the collective of a bill", arrays=False)
+    together("a row", payload=payload, count=count, at=at)
     count = amount(count, "the number of collectives", zero=True)
     ranks = 2 if collective == "send_recv" else at.ranks
     _, _, busiest = volume(collective, _ALGORITHM[collective], payload, ranks)
@@ -196,17 +198,21 @@ def _seats(n, stride, domain) -> Seats:
     return n if isinstance(n, Seats) else seats(n, stride, domain)
 
 
+def _check(work, **numbers) -> None:
+    noun(work, Workload, "the work")
+    together("a bill", work=work, **numbers)
+
+
 def data_parallel(work: Workload, n, *, bucket=None, deferred=True, stride=1, domain=8) -> list[BillRow]:
     """The gradient all_reduce of plain data parallel over ``n`` ranks.
 
-    ``n``: their number, ``stride`` apart; or the ``Seats`` of the group, here as in the rows below. One
-    logical synchronisation per step, in ``bucket_count`` collectives when a bucket size is given; once
-    per micro-batch when accumulation does not defer it.
+    ``n``: their number, ``stride`` apart; or the ``Seats`` of the group, here as in the rows below. Once per
+    step, in ``bucket_count`` collectives of a ``bucket``; not ``deferred``, once per micro-batch.
 
     >>> data_parallel(Workload(13e9, 40, 5120, 2048, 1, 16), 8)[0].bytes_per_rank / 1e9
     45.5
     """
-    noun(work, Workload, "the work")
+    _check(work, n=n, bucket=bucket, deferred=deferred, stride=stride, domain=domain)
     pieces = 1 if bucket is None else bucket_count(work.gradient_bytes, bucket)
     times = np.where(one_of((False, True), deferred, "deferred"), 1, work.micro_batches)
     at = _seats(n, stride, domain)
@@ -220,7 +226,7 @@ def tensor_parallel(work: Workload, n, *, per_layer=4, stride=1, domain=8) -> li
     parallel cuts each into reduce_scatter + all_gather of the same bytes, and gathers two inputs a layer
     again backward unless they are kept whole: 5/4 of the bytes (Korthikanti et al. 2022, section 4.2.2).
     """
-    noun(work, Workload, "the work")
+    _check(work, n=n, per_layer=per_layer, stride=stride, domain=domain)
     count = amount(per_layer, "all_reduces of a layer", zero=True) * work.layers * work.micro_batches
     at = _seats(n, stride, domain)
     return [bill_row("tensor parallel", "all_reduce", work.activation_bytes, count, at)]
@@ -232,7 +238,7 @@ def pipeline_stage(work: Workload, stages, *, stride=1, domain=8) -> list[BillRo
     "Efficient Large-Scale Language Model Training on GPU Clusters" (2021), section 3.2. The link is that of
     the whole chain of stages: ``across`` as soon as one boundary crosses.
     """
-    noun(work, Workload, "the work")
+    _check(work, stages=stages, stride=stride, domain=domain)
     at = replace(seats(stages, stride, domain), members=1)
     count = 2 * work.micro_batches
     return [bill_row("pipeline, interior stage", "send_recv", work.activation_bytes, count, at)]
@@ -250,7 +256,7 @@ def sharded(work: Workload, n, stage: int, *, keep_gradients=False, stride=1, do
     >>> [sum(row.bytes_per_rank for row in sharded(work, 8, stage)) / 1e9 for stage in (1, 2, 3)]
     [45.5, 386.75, 1092.0]
     """
-    noun(work, Workload, "the work")
+    _check(work, n=n, keep_gradients=keep_gradients, stride=stride, domain=domain)
     one_of((1, 2, 3), stage, "the sharding stage", arrays=False)
     kept = one_of((False, True), keep_gradients, "keep_gradients")
     name, m, layers = f"stage {stage}", np.asarray(work.micro_batches), work.layers
@@ -274,7 +280,7 @@ def expert_parallel(work: Workload, n, top_k=2, *, capacity=1.0, stride=1, domai
     Payload ``capacity`` x top-k x one activation tensor. Every layer is taken as an expert layer, and the
     load as even. "GShard" (2020), section 3.
     """
-    noun(work, Workload, "the work")
+    _check(work, n=n, top_k=top_k, capacity=capacity, stride=stride, domain=domain)
     share = amount(capacity, "the capacity factor") * amount(top_k, "the experts that a token visits")
     payload = share * work.activation_bytes
     count = 4 * work.layers * work.micro_batches

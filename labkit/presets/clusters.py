@@ -1,23 +1,25 @@
 """Named clusters from ``data/hardware.toml`` and from a reader's own file of the same form."""
 
 import os
-from pathlib import Path
 
 from labkit.errors import InputRefused
 from labkit.presets.files import (
+    called,
     check_keys,
     load_toml,
     number,
+    path_of,
     shipped,
     source_texts,
     sub_table,
     unknown_id,
 )
 from labkit.spec import Cluster, Gpu, Link
-from labkit.spec.checks import label, whole
+from labkit.spec.checks import label, shown, whole
 from labkit.units import GB, GiB
 
 _PRECISIONS = ("bf16", "fp16", "tf32", "fp32", "fp64", "fp8", "fp4")
+_OR = "a path to a .toml file"
 
 
 def cluster_ids() -> list[str]:
@@ -49,19 +51,19 @@ def cluster(id: str | os.PathLike, nodes: int = 1) -> Cluster:
     """
     nodes = whole(nodes, "the number of nodes of a cluster")
     ours = shipped("hardware.toml")
+    path = path_of(id, "cluster", cluster_ids(), _OR)
     if str(id) in ours["cluster"]:
         return _cluster(str(id), ours, ours, "hardware.toml", nodes)
-    path = Path(str(id))
     if path.suffix != ".toml" and len(path.parts) < 2:
-        raise unknown_id(str(id), "cluster", cluster_ids(), "a path to a .toml file")
+        raise unknown_id(str(id), "cluster", cluster_ids(), _OR)
     own = load_toml(path, "a cluster file is a few lines of TOML", "hardware.toml")
-    check_keys(own, path.name, "the file", required={"cluster"}, optional={"gpu"})
-    clusters = sub_table(own, "cluster", path.name, "")
+    check_keys(own, called(path), "the file", required={"cluster"}, optional={"gpu"})
+    clusters = sub_table(own, "cluster", called(path), "")
     if len(clusters) != 1:
         raise InputRefused(
-            f"{path.name} describes {len(clusters)} clusters; keep one [cluster.NAME] table in the file"
+            f"{called(path)} describes {len(clusters)} clusters; keep one [cluster.NAME] table in the file"
         )
-    return _cluster(next(iter(clusters)), own, ours, path.name, nodes)
+    return _cluster(next(iter(clusters)), own, ours, called(path), nodes)
 
 
 def _cluster(name: str, file: dict, ours: dict, where: str, nodes: int) -> Cluster:
@@ -72,10 +74,10 @@ def _cluster(name: str, file: dict, ours: dict, where: str, nodes: int) -> Clust
     check_keys(table, where, at, required={"gpu", "intra", "inter", *counts}, optional={"sources"})
     gpu_id = table["gpu"]
     own = sub_table(file, "gpu", where, "") if "gpu" in file else {}
-    gpus = own if str(gpu_id) in own else ours["gpu"]
+    gpus = own if isinstance(gpu_id, str) and gpu_id in own else ours["gpu"]
     if not isinstance(gpu_id, str) or gpu_id not in gpus:
         raise InputRefused(
-            f"{where}: {at} has gpu = {str(gpu_id)[:40]!r}, which is neither a [gpu.NAME] table of the file "
+            f"{where}: {at} has gpu = {shown(gpu_id)}, which is neither a [gpu.NAME] table of the file "
             f"nor one of {', '.join(ours['gpu'])}; add the table or use one of these"
         )
     gpu, gpu_sources = _gpu(gpu_id, gpus, where if gpus is own else "hardware.toml")

@@ -35,6 +35,22 @@ def sample_sweeps() -> dict[str, Path]:
     return {path.stem: path for path in sorted(data_path("sweeps").glob("*.txt"))}
 
 
+def path_of(id: str | os.PathLike, what: str, known: list[str], others: str) -> Path:
+    """The path that an id may be, or a refusal of what is neither text nor a path."""
+    if not isinstance(id, str | os.PathLike):
+        raise unknown_id(id, what, known, others)
+    return Path(str(id))
+
+
+def called(path: Path) -> str:
+    """A file's name as a refusal says it, on one short line.
+
+    >>> called(Path("my/cluster.toml")), called(Path("two\\nlines.toml"))
+    ('cluster.toml', "'two\\\\nlines.toml'")
+    """
+    return path.name if path.name.isprintable() and len(path.name) <= 60 else shown(path.name)
+
+
 def read_bounded(path: Path, kind: str) -> str:
     """The text of a small file; ``kind`` says in a refusal what such a file is."""
     try:
@@ -42,13 +58,13 @@ def read_bounded(path: Path, kind: str) -> str:
             raw = file.read(LARGEST_FILE + 1)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise InputRefused(f"{path.name[:60]} cannot be read ({reason}); check the path") from None
+        raise InputRefused(f"{called(path)} cannot be read ({reason}); check the path") from None
     if len(raw) > LARGEST_FILE:
-        raise InputRefused(f"{path.name} is larger than {LARGEST_FILE:,} bytes; {kind}")
+        raise InputRefused(f"{called(path)} is larger than {LARGEST_FILE:,} bytes; {kind}")
     try:
         return raw.decode("utf-8-sig")
     except ValueError as error:
-        raise InputRefused(f"{path.name} is not a text file in UTF-8 ({error}); {kind}") from None
+        raise InputRefused(f"{called(path)} is not a text file in UTF-8 ({error}); {kind}") from None
 
 
 def load_toml(path: Path, kind: str, like: str) -> dict:
@@ -58,7 +74,10 @@ def load_toml(path: Path, kind: str, like: str) -> dict:
     except (ValueError, RecursionError) as error:
         if isinstance(error, InputRefused):
             raise
-        raise InputRefused(f"{path.name} is not a TOML file ({error}); compare it with data/{like}") from None
+        said = str(error) if str(error).isprintable() and len(str(error)) <= 100 else "it cannot be parsed"
+        raise InputRefused(
+            f"{called(path)} is not a TOML file ({said}); compare it with data/{like}"
+        ) from None
 
 
 @cache
@@ -67,12 +86,13 @@ def shipped(name: str) -> dict:
     return load_toml(data_path(name), "reinstall labkit-workbook", name)
 
 
-def unknown_id(id: str, what: str, known: list[str], others: str) -> InputRefused:
+def unknown_id(id, what: str, known: list[str], others: str) -> InputRefused:
     """The refusal of an id that no preset has, with the nearest one."""
-    begins = [one for one in known if id and one.startswith(id)]
-    near = begins or get_close_matches(id.lower(), known, n=1)
+    text = id if isinstance(id, str) else ""
+    begins = [one for one in known if text and one.startswith(text)]
+    near = begins or get_close_matches(text.lower(), known, n=1)
     hint = f"; did you mean {near[0]}?" if near else ""
-    return InputRefused(f"no {what} {id[:40]!r}: known are {', '.join(known)}, or {others}{hint}")
+    return InputRefused(f"no {what} {shown(id)}: known are {', '.join(known)}, or {others}{hint}")
 
 
 def sub_table(parent: dict, key: str, where: str, prefix: str) -> dict:
@@ -93,7 +113,7 @@ def check_keys(
         hint = (
             f"; did you mean {near[0]}?" if near else f"; known are {', '.join(sorted(required | optional))}"
         )
-        raise InputRefused(f"{where}: {at} has an unknown key {key[:40]!r}{hint}")
+        raise InputRefused(f"{where}: {at} has an unknown key {shown(key)}{hint}")
 
 
 def number(
@@ -116,7 +136,7 @@ def number(
         and (most is None or value <= most)
     )
     if not good:
-        raise InputRefused(f"{where}: {at} has {key} = {str(value)[:40]}; it must be {wanted}")
+        raise InputRefused(f"{where}: {at} has {key} = {shown(value)}; it must be {wanted}")
     return float(value)
 
 

@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 
 from labkit.errors import InputRefused
-from labkit.presets.files import read_bounded
+from labkit.presets.files import called, read_bounded
 from labkit.spec import Transformer
 from labkit.spec.checks import amount, shown, whole
 
@@ -91,54 +91,53 @@ def read(path: Path) -> Transformer:
     Refused: a file that is not JSON, larger than 200 kB, of a family that is not known, without a key it
     needs, or with a setting that would change the count in a way not modelled.
     """
-    config = _object(path)
+    where = called(path)
+    config = _object(path, where)
     family = config["model_type"]
     unusual = {"attention_bias": _ATTENTION_BIAS[family]} if family in _ATTENTION_BIAS else {}
     for key, allowed in {**_MUST_BE, **unusual}.items():
         if config.get(key) not in allowed:
             raise InputRefused(
-                f"{path.name} has {key} = {shown(config[key])}, which is not modelled; describe the model in "
+                f"{where} has {key} = {shown(config[key])}, which is not modelled; describe the model in "
                 "a .toml file like data/models.toml"
             )
     keys, usual = _FAMILIES[family]
-    shape = {name: _whole(config, key, name, family, path.name) for name, key in keys.items() if key}
+    shape = {name: _whole(config, key, name, family, where) for name, key in keys.items() if key}
     shape = {name: value for name, value in shape.items() if value is not None}
     tied = config.get("tie_word_embeddings", usual["tied"])
     if not isinstance(tied, bool):
-        raise InputRefused(f"{path.name} has tie_word_embeddings = {shown(tied)}; write true or false")
-    said = {**usual, "tied": tied, "dropout": _dropout(config, family, path.name)}
+        raise InputRefused(f"{where} has tie_word_embeddings = {shown(tied)}; write true or false")
+    said = {**usual, "tied": tied, "dropout": _dropout(config, family, where)}
     try:
         return Transformer(_name(config, family), **shape, **said)
     except InputRefused as refusal:
-        raise InputRefused(f"{path.name}: {refusal}") from None
+        raise InputRefused(f"{where}: {refusal}") from None
 
 
-def _object(path: Path) -> dict:
+def _object(path: Path, where: str) -> dict:
     """The file's object, of a family that is known and with an output head."""
     text = read_bounded(path, "a model's config.json is a few kB of JSON")
     try:
         config = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InputRefused(f"{path.name} is not JSON ({error}); give a model's config.json") from None
+        raise InputRefused(f"{where} is not JSON ({error}); give a model's config.json") from None
     family = config.get("model_type") if isinstance(config, dict) else None
     if not isinstance(family, str) or family not in _FAMILIES:
         if isinstance(config, dict) and isinstance(config.get("text_config"), dict):
             raise InputRefused(
-                f"{path.name} holds a model of several parts; save its text_config as a file of its own"
+                f"{where} holds a model of several parts; save its text_config as a file of its own"
             )
         said = "no model_type" if family is None else f"model_type {shown(family)}"
         raise InputRefused(
-            f"{path.name} has {said}; counted exactly are {', '.join(_FAMILIES)}: describe other models in a "
+            f"{where} has {said}; counted exactly are {', '.join(_FAMILIES)}: describe other models in a "
             ".toml file like data/models.toml"
         )
     classes = config.get("architectures") or []
     if not (isinstance(classes, list) and all(isinstance(one, str) for one in classes)):
-        raise InputRefused(
-            f"{path.name} has architectures = {shown(classes)}; it must be a list of class names"
-        )
+        raise InputRefused(f"{where} has architectures = {shown(classes)}; it must be a list of class names")
     if classes and not any(one.endswith(_WITH_A_HEAD) for one in classes):
         raise InputRefused(
-            f"{path.name} has architectures = {shown(classes[0])}, which has no output head; take the "
+            f"{where} has architectures = {shown(classes[0])}, which has no output head; take the "
             "config.json of a language model"
         )
     return config

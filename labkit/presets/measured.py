@@ -38,7 +38,7 @@ class MeasuredPeak:
 
 @dataclass(frozen=True, slots=True)
 class NotScored:
-    """A measured row that a ``Transformer`` and a ``Plan`` cannot express, and why."""
+    """A measured row that a ``Transformer`` and a ``Plan`` cannot express, or that says too little of it."""
 
     source: str
     label: str

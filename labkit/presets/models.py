@@ -1,18 +1,27 @@
 """Named models from ``data/models.toml``, a reader's own file of the same form, or a config.json."""
 
 import os
-from pathlib import Path
 
 from labkit.errors import InputRefused
 from labkit.presets import huggingface
-from labkit.presets.files import check_keys, load_toml, number, shipped, sub_table, unknown_id
+from labkit.presets.files import (
+    called,
+    check_keys,
+    load_toml,
+    number,
+    path_of,
+    shipped,
+    sub_table,
+    unknown_id,
+)
 from labkit.spec import Transformer
-from labkit.spec.checks import label
+from labkit.spec.checks import label, shown
 
 _REQUIRED = {"layers", "hidden", "heads", "vocabulary", "sequence"}
 _WHOLE = {*_REQUIRED, "kv_heads", "head_dim", "ffn", "experts", "top_k", "learned_positions"}
 _YES_OR_NO = {"gated", "tied", "bias", "qkv_bias", "qk_norm", "embedding_norm", "dropout"}
 _NOT_SHAPE = {"source", "parameters"}
+_OR = "a path to a config.json or .toml file"
 
 
 def model_ids() -> list[str]:
@@ -37,22 +46,22 @@ def model(id: str | os.PathLike) -> Transformer:
     (6738415616, 12879925248)
     """
     ours = shipped("models.toml")
+    path = path_of(id, "model", model_ids(), _OR)
     if str(id) in ours["model"]:
         return _model(str(id), ours, "models.toml")
-    path = Path(str(id))
     folder = len(path.parts) > 1 and os.path.isdir(path)
     if path.suffix == ".json" or folder:
         return huggingface.read(path / "config.json" if folder else path)
     if path.suffix != ".toml" and len(path.parts) < 2:
-        raise unknown_id(str(id), "model", model_ids(), "a path to a config.json or .toml file")
+        raise unknown_id(str(id), "model", model_ids(), _OR)
     own = load_toml(path, "a model file is a few lines of TOML", "models.toml")
-    check_keys(own, path.name, "the file", required={"model"}, optional=set(), like="models.toml")
-    models = sub_table(own, "model", path.name, "")
+    check_keys(own, called(path), "the file", required={"model"}, optional=set(), like="models.toml")
+    models = sub_table(own, "model", called(path), "")
     if len(models) != 1:
         raise InputRefused(
-            f"{path.name} describes {len(models)} models; keep one [model.NAME] table in the file"
+            f"{called(path)} describes {len(models)} models; keep one [model.NAME] table in the file"
         )
-    return _model(next(iter(models)), own, path.name)
+    return _model(next(iter(models)), own, called(path))
 
 
 def _model(name: str, file: dict, where: str) -> Transformer:
@@ -66,7 +75,7 @@ def _model(name: str, file: dict, where: str) -> Transformer:
         if key in _WHOLE:
             shape[key] = int(number(table, key, where, at, whole=True, least=0))
         elif key in _YES_OR_NO and not isinstance(table[key], bool):
-            raise InputRefused(f"{where}: {at} has {key} = {str(table[key])[:40]}; write true or false")
+            raise InputRefused(f"{where}: {at} has {key} = {shown(table[key])}; write true or false")
         else:
             shape[key] = table[key]
     try:

@@ -11,11 +11,12 @@ class EndLabels:
     """The names of lines, written right of their last visible point, never over one another.
 
     Make it in ``build`` with room at the right (``theme.axes(figure, right=0.82)``); call ``place()`` in
-    ``update`` and return its texts among the moved artists. Text and colour of each are those of its line.
+    ``update`` and return its texts among the moved artists. Text and colour of each are those of its line;
+    ``gap`` is in points, more where dots stand on the ends.
     """
 
-    def __init__(self, ax: Axes, lines: list[Line2D], fontsize: float = 11):
-        self.ax, self.lines, self.fontsize = ax, lines, fontsize
+    def __init__(self, ax: Axes, lines: list[Line2D], fontsize: float = 11, gap: float = 6):
+        self.ax, self.lines, self.fontsize, self.gap = ax, lines, fontsize, gap
         self.texts = [
             ax.text(0, 0, "", transform=IdentityTransform(), va="center", ha="left", fontsize=fontsize)
             for _ in lines
@@ -30,7 +31,7 @@ class EndLabels:
         pixels = self.ax.figure.dpi / 72
         heights = spread([y for _, (_, y) in shown], 1.2 * self.fontsize * pixels, *self.ax.bbox.intervaly)
         for (text, (x, _)), y in zip(shown, heights, strict=True):
-            text.set_position((x + 6 * pixels, y))
+            text.set_position((x + self.gap * pixels, y))
         return self.texts
 
 

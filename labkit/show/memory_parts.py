@@ -14,7 +14,7 @@ from labkit.units import words
 SUMS = ("states", "activations", "others")
 COLOURS = {part: theme.COLOURS[part] for part in (*PARTS, "other")}
 COLOURS |= {"states": COLOURS["optimizer_states"], "others": COLOURS["other"]}
-WORDS = {name: words(name) for name in COLOURS}
+WORDS = {name: words(name) for name in COLOURS} | {"others": "besides"}
 
 
 def key(names) -> list[Patch]:

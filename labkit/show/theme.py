@@ -23,6 +23,7 @@ COLOURS = {
     "idle": "#C4C4C4",
     "bubble": "#C4C4C4",
     "communication": "#D55E00",
+    "communication_back": "#F0AF85",
     # the parts of one transfer
     "latency": "#E69F00",
     "bandwidth": "#D55E00",

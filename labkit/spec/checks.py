@@ -1,5 +1,6 @@
 """Numbers, choices and nouns as they are given: checked once, refused in one sentence that names them."""
 
+from dataclasses import fields, is_dataclass
 from numbers import Real
 
 import numpy as np
@@ -8,6 +9,7 @@ from labkit.errors import InputRefused
 from labkit.units import plain
 
 LARGEST = 10**9
+LARGEST_AMOUNT = 1e60  # above any bytes, FLOPs or seconds; products of a few of them still fit a float
 
 
 def whole(value, what: str, least: int = 1, most: int = LARGEST, arrays: bool = False):
@@ -34,16 +36,18 @@ def amount(value, what: str, *, zero: bool = False, endless: bool = False, array
     """The number, or the array of numbers where ``arrays`` are taken, as floats; ``what`` names it.
 
     Refused, in one sentence: what is no number (text, a list, None, yes or no), not above 0 (below 0 where
-    ``zero`` is allowed), NaN, and without end unless ``endless``.
+    ``zero`` is allowed), NaN, above 1e60, and without end unless ``endless``.
 
     >>> amount(np.array([1, 2.5]), "a share").tolist(), amount(0, "bytes", zero=True).tolist()
     ([1.0, 2.5], 0.0)
     """
     array = floats(np.nan if isinstance(value, list | tuple) else value)
-    good = (array >= 0 if zero else array > 0) & (endless | np.isfinite(array))
+    good = (array >= 0 if zero else array > 0) & ((array <= LARGEST_AMOUNT) | (endless & np.isinf(array)))
     if not (good.all() and (arrays or array.ndim == 0)):
         many = ", or a NumPy array of them," if arrays and isinstance(value, list) else ""
         bound = "from 0 up" if zero else "above 0"
+        if np.any((array > LARGEST_AMOUNT) & np.isfinite(array)):
+            bound += f" and at most {LARGEST_AMOUNT:g}"
         raise InputRefused(f"{what} is {shown(value)}; give a number{many} {bound}")
     return array
 
@@ -98,6 +102,52 @@ def broadcasting(shapes: dict[str, tuple[int, ...]], what: str) -> None:
     except ValueError:
         many = ", ".join(f"{name} {shape}" for name, shape in shapes.items() if shape)
         raise InputRefused(f"arrays of {what} must broadcast, not {many}; reshape them") from None
+
+
+def together(what: str, **given) -> None:
+    """Refuses arguments of ``what`` whose arrays do not broadcast; those inside of nouns count as well.
+
+    >>> together("a sum", n=np.ones(2), stage=np.ones(3))
+    Traceback (most recent call last):
+    ...
+    labkit.errors.InputRefused: arrays of a sum must broadcast, not n (2,), stage (3,); reshape them
+    """
+    shapes = _shapes(given)
+    if len(set(shapes.values())) > 1:
+        broadcasting(shapes, what)
+
+
+def without_arrays(what: str, **given) -> None:
+    """Refuses arguments of ``what`` that are arrays, or nouns with arrays in them.
+
+    >>> without_arrays("a sum", n=np.ones(2))
+    Traceback (most recent call last):
+    ...
+    labkit.errors.InputRefused: a sum takes single numbers, and n is an array; give one number
+    """
+    for name in _shapes(given):
+        raise InputRefused(f"{what} takes single numbers, and {name} is an array; give one number")
+
+
+def _shapes(given: dict) -> dict[str, tuple[int, ...]]:
+    """The shapes of all arrays in some arguments, by the names of these."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    for name, value in given.items():
+        _add_shapes(shapes, name, floats(value) if isinstance(value, list | tuple) else value)
+    return shapes
+
+
+def _add_shapes(shapes: dict, name: str, value) -> None:
+    """Adds the shape of an array, or of those that a noun holds."""
+    if isinstance(value, np.ndarray):
+        if value.ndim:
+            shapes[name] = value.shape
+    elif is_dataclass(value) and not isinstance(value, type):
+        for field in fields(value):
+            _add_shapes(shapes, f"{name}.{field.name}", getattr(value, field.name))
+    elif isinstance(value, dict):
+        for key, part in value.items():
+            _add_shapes(shapes, f"{name} {key}", part)
 
 
 # Where a noun comes from, as a refusal says it.

@@ -114,9 +114,9 @@ def listed(numbers: list[int], last: str = "or") -> str:
 def counted(number: float, noun: str) -> str:
     """A number, four digits of its fraction, and its noun in the singular or the plural.
 
-    >>> counted(1, "sequence"), counted(18.2857, "micro-batch")
-    ('1 sequence', '18.29 micro-batches')
+    >>> counted(1, "sequence"), counted(18.2857, "micro-batch"), counted(1024, "card")
+    ('1 sequence', '18.29 micro-batches', '1,024 cards')
     """
-    text = digits(number, 4) if number % 1 else str(int(number))
+    text = digits(number, 4) if number % 1 else f"{int(number):,}"
     plural = "" if text == "1" else "es" if noun.endswith("ch") else "s"
     return f"{text} {noun}{plural}"

@@ -11,8 +11,8 @@ are alive, so a gather waits until the one d + 1 before it has been freed. With 
 it is reached, and none of that hides. Of full gradients two are alive: one is computed, one is scattered.
 
 ``prefetch_timeline`` follows the events one by one; ``prefetched`` is a recurrence over layers that takes the
-seconds of many plans at once. Tests hold the two equal where computing is as fast beside a collective as
-alone; a GPU does not quite reach that, and the timeline takes a ``slow_down`` (``contention.py``).
+seconds of many plans at once. Tests hold the two equal. Computing is as fast beside a collective as alone; a
+GPU does not quite reach that, and both take a ``slow_down`` (``contention.py``).
 """
 
 from dataclasses import dataclass
@@ -20,8 +20,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from labkit.collectives.place import check_ranks
-from labkit.spec.checks import amount, broadcasting, whole
+from labkit.spec.checks import amount, together, whole
 from labkit.strategies.checks import flag, numbers, single
+from labkit.strategies.contention import slow_down_factor
 from labkit.strategies.timeline import BACKWARD, FORWARD, TRANSFER, Timeline
 from labkit.strategies.two_streams import Task, two_streams
 from labkit.units import plain
@@ -122,7 +123,9 @@ class Prefetched:
         return plain(1 - np.asarray(self.communication) / self.span)
 
 
-def prefetched(layers: int, forward, backward, gather, scatter, depth=1, keep_last=False) -> Prefetched:
+def prefetched(
+    layers: int, forward, backward, gather, scatter, depth=1, keep_last=False, slow_down: float = 1.0
+) -> Prefetched:
     """What ``prefetch_timeline`` adds up to, for one plan or many: the four times of a layer may be arrays.
 
     >>> many = prefetched(3, forward=1, backward=2, gather=np.array([0.5, 1, 2]), scatter=0.25)
@@ -132,33 +135,74 @@ def prefetched(layers: int, forward, backward, gather, scatter, depth=1, keep_la
     layers, depth = _shape(layers, depth, keep_last)
     times = zip((forward, backward, gather, scatter), _TIMES, strict=True)
     forward, backward, gather, scatter = (numbers(each, what, zero=zero) for each, (what, zero) in times)
-    shapes = (forward.shape, backward.shape, gather.shape, scatter.shape)
-    broadcasting({name: shape for (name, _), shape in zip(_TIMES, shapes, strict=True)}, "the times")
-    span = _recurrence(_reads(layers, keep_last), layers, forward, backward, gather, scatter, depth)
-    compute = layers * (forward + backward)
+    together("the times of a layer", forward=forward, backward=backward, gather=gather, scatter=scatter)
+    slow_down = slow_down_factor(slow_down)
+    times = (forward, backward, gather, scatter)
+    span, compute = _recurrence(_reads(layers, keep_last), layers, *times, depth, slow_down)
     communication = (2 * layers - keep_last) * gather + layers * scatter
     return Prefetched(*map(plain, np.broadcast_arrays(span, compute, communication)))
 
 
-def _recurrence(reads, layers, forward, backward, gather, scatter, depth):
-    """When the last collective ends. ``now``: end of computing so far; ``wire``: when the wire is free."""
-    now = wire = np.zeros(())
-    gathered, scattered = [], []
-    for _ in range(min(depth, reads[-1]) + 1):
-        wire = wire + gather
-        gathered.append(wire)
+def _recurrence(reads, layers, forward, backward, gather, scatter, depth, slow_down):
+    """When the last collective ends, and seconds of computing.
+
+    ``now``: end of computing so far; ``wire``: start and stop of each collective.
+    """
+    now, compute, wire = np.zeros(()), np.zeros(()), [(0.0, np.zeros(()))]
+
+    def send(seconds):
+        start = np.maximum(wire[-1][1], now)
+        wire.append((start, start + seconds))
+        return wire[-1][1]
+
+    gathered = [send(gather) for _ in range(min(depth, reads[-1]) + 1)]
+    scattered = []
     for number, read in enumerate(reads):
         back = number >= layers
         for end in (gathered[read], *scattered[-GRADIENTS : 1 - GRADIENTS]):
             now = np.maximum(now, end)
-        now = now + (backward if back else forward)
+        # Older collectives are over: what is computed had to wait for them.
+        begun, beside = now, wire[-depth - GRADIENTS + 1 :] if slow_down > 1 else []
+        now = _computed(now, backward if back else forward, beside, slow_down)
+        compute = compute + (now - begun)
         if len(gathered) <= min(read + depth + 1, reads[-1]) and read not in reads[number + 1 : number + 2]:
-            wire = np.maximum(wire, now) + gather
-            gathered.append(wire)
+            gathered.append(send(gather))
         if back:
-            wire = np.maximum(wire, now) + scatter
-            scattered.append(wire)
-    return wire
+            scattered.append(send(scatter))
+    return wire[-1][1], compute
+
+
+def _computed(now, seconds, beside, slow_down):
+    """When ``seconds`` of computing from ``now`` on are done, slowed beside collectives (start, stop)."""
+    for start, stop in beside:
+        alone = np.minimum(np.maximum(start - now, 0), seconds)
+        now, seconds = now + alone, seconds - alone
+        slowed = np.minimum(np.maximum(stop - np.maximum(start, now), 0), seconds * slow_down)
+        # Where the work ended before the collective starts, nothing is left, and nothing is added.
+        now, seconds = now + slowed, seconds - slowed / slow_down
+    return now + seconds
+
+
+def gathered_layers(layers, depth=1):
+    """Layers whose weights are whole at once, of ``layers`` on a rank: d + 1, or all where there are fewer.
+
+    ``layers`` may have a fraction (layers / pp), or be 0. Both may be arrays.
+
+    >>> gathered_layers(40, np.array([0, 1, 4])).tolist(), gathered_layers(2.5, 4)
+    ([1.0, 2.0, 5.0], 2.5)
+    """
+    together("prefetched layers", layers=layers, depth=depth)
+    depth = np.asarray(whole(depth, "the prefetch depth", 0, arrays=True))
+    return plain(np.minimum(depth + 1, amount(layers, "the number of layers", zero=True)))
+
+
+def whole_gradients(layers):
+    """Layers whose gradients are whole at once, of ``layers`` on a rank: two, or all where there are fewer.
+
+    >>> whole_gradients(np.array([0, 1, 40])).tolist()
+    [0.0, 1.0, 2.0]
+    """
+    return plain(np.minimum(GRADIENTS, amount(layers, "the number of layers", zero=True)))
 
 
 def prefetch_bytes(layers, weights, gradients, depth=1):
@@ -170,11 +214,11 @@ def prefetch_bytes(layers, weights, gradients, depth=1):
     >>> prefetch_bytes(40, 0.63e9, 0.63e9) / 1e9
     2.52
     """
-    layers = np.asarray(whole(layers, "the number of layers", arrays=True))
-    depth = np.asarray(whole(depth, "the prefetch depth", 0, arrays=True))
+    together("prefetched layers", layers=layers, weights=weights, gradients=gradients, depth=depth)
+    layers = whole(layers, "the number of layers", arrays=True)
     weights = amount(weights, "the bytes of a layer's weights", zero=True)
     gradients = amount(gradients, "the bytes of a layer's gradients", zero=True)
-    return plain(np.minimum(depth + 1, layers) * weights + np.minimum(GRADIENTS, layers) * gradients)
+    return plain(gathered_layers(layers, depth) * weights + whole_gradients(layers) * gradients)
 
 
 def break_even_bandwidth(forward, backward, weights, gradients, n, alpha=0.0):
@@ -188,6 +232,8 @@ def break_even_bandwidth(forward, backward, weights, gradients, n, alpha=0.0):
     >>> round(break_even_bandwidth(33e-3, 66e-3, 0.63e9, 0.63e9, 64) / 1e9, 2)
     18.79
     """
+    given = {"forward": forward, "backward": backward, "weights": weights, "gradients": gradients}
+    together("the break-even", **given, n=n, alpha=alpha)
     forward, backward = (
         amount(each, f"the seconds of a layer's {name}")
         for each, name in ((forward, "forward"), (backward, "backward"))

@@ -69,9 +69,9 @@ def sharded_training(
     """Trains by Adam at a sharding ``stage``, 0 to 3, and counts what moves.
 
     ``gradient(rank, micro_batch, weights)``: of that rank's mean loss, in the shape of ``weights``, which is
-    (layers, width); the ranks must divide the width. ``rate``: Adam's step size. Without ``gather`` stages 1
-    and 2 leave the all_gather of updated weights out, and the replicas diverge. Refused: other shapes, stages
-    and counts.
+    (layers, width); the ranks must divide the width. It gets a copy of the weights. ``rate``: Adam's step
+    size. Without ``gather`` stages 1 and 2 leave the all_gather of updated weights out, and the replicas
+    diverge. Refused: other shapes, stages and counts.
 
     >>> def gradient(rank, micro_batch, weights):
     ...     return weights - rank
@@ -104,7 +104,7 @@ def sharded_training(
             else:
                 full = local
             found = [
-                shaped(gradient(rank, micro_batch, full[rank]), "a gradient", *weights.shape)
+                shaped(gradient(rank, micro_batch, full[rank].copy()), "a gradient", *weights.shape)
                 / (n * micro_batches)
                 for rank in range(n)
             ]

@@ -1,9 +1,11 @@
 """One rank's two streams: tasks that wait for each other, and the timeline that comes of it."""
 
 from collections import deque
+from numbers import Integral
 from typing import NamedTuple
 
 from labkit.errors import InputRefused
+from labkit.spec.checks import shown
 from labkit.strategies.checks import numbers, shaped
 from labkit.strategies.contention import slow_down_factor
 from labkit.strategies.timeline import TRANSFER, Timeline
@@ -22,7 +24,7 @@ def two_streams(tasks: list[Task], slow_down: float = 1.0) -> Timeline:
     """When each task runs on one rank: transfers on one stream, all else on the other, each in list order.
 
     Computing takes ``slow_down`` times as long while a transfer runs. A task waits for tasks before it in
-    the list only, so that some task can always run.
+    the list only, so that some task can always run. Refused: kinds that a timeline has not.
 
     >>> tasks = [Task("forward", 0, 2.0), Task("transfer", 0, 3.0, (0,)), Task("forward", 1, 2.0)]
     >>> two_streams(tasks).span, two_streams(tasks, slow_down=2.0).stop.tolist()
@@ -64,7 +66,16 @@ def _check(tasks) -> None:
     if not good or not tasks:
         raise InputRefused("two streams need at least one Task, and nothing but Tasks; correct the list")
     for number, task in enumerate(tasks):
-        if not all(0 <= before < number for before in task.after):
-            raise InputRefused(f"task {number} waits for {task.after}; let it wait for tasks before it")
+        if not isinstance(task.kind, str):
+            raise InputRefused(f"the kind of task {number} is {shown(task.kind)}; give a kind of a timeline")
+        if not isinstance(task.after, list | tuple):
+            raise InputRefused(
+                f"task {number} waits for {shown(task.after)}; give a tuple of numbers of tasks before it"
+            )
+        for before in task.after:
+            if isinstance(before, bool) or not (isinstance(before, Integral) and 0 <= before < number):
+                raise InputRefused(
+                    f"task {number} waits for {shown(before)}; give numbers of tasks before it in the list"
+                )
     seconds = [task.seconds for task in tasks]
     shaped(numbers(seconds, "the seconds of a task", zero=True), "the seconds of the tasks", len(tasks))

@@ -46,4 +46,15 @@ def test_a_convention_decides_whether_it_fits():
 def test_outliers_are_shown_with_the_reason_that_can_be_computed():
     rows = chapter4_memory.outliers_table().rows
     assert len(rows) == len(chapter4_memory.outliers())
-    assert abs(float(rows[0][1].split()[0])) == max(abs(float(row[1].split()[0])) for row in rows)
+    assert abs(float(rows[0][3].split()[0])) == max(abs(float(row[3].split()[0])) for row in rows)
+    for _, measured, *pairs in rows:
+        for modelled, error in (pairs[:2], pairs[2:]):
+            assert float(error.split()[0]) == pytest.approx(
+                100 * (float(modelled) / float(measured) - 1), abs=0.5
+            )
+
+
+def test_their_names_are_short_and_tell_them_apart():
+    names = [row[0] for row in chapter4_memory.outliers_table().rows]
+    assert len(set(names)) == len(names) and max(map(len, names)) <= 64
+    assert not any(word in name for name in names for word in ("mcore", "torch", "_"))

@@ -23,7 +23,10 @@ EXPECTED = {
         "beside weight gradients: legal, right",
     ],
     "4.3-d": ["1.1 with 1 ms hidden beside 10 ms", "2 if the collective runs 2 times as long"],
-    "4.3-e": ["10 ms at 50 % exposes 5 ms, step 105 ms", "100 ms at 90 % exposes 10 ms, step 110 ms"],
+    "4.3-e": [
+        "10 ms at 50 % exposes 5 ms, 4.76 % of its step of 105 ms",
+        "100 ms at 90 % exposes 10 ms, 9.09 % of its step of 110 ms",
+    ],
     "4.3-g": [
         "no wait for the sum: finished, rank 0 has 3, checker finds race",  # 2 x 1 + 1
         "with the wait: finished, rank 0 has 7, checker finds nothing",  # 2 x 1 + 2 x 2 + 1
@@ -70,28 +73,38 @@ def block(name, sequences=2, t=8):
 
 @pytest.mark.parametrize("name", ["a100", "h100"])
 def test_tensor_parallel_by_hand(name):
-    """Four pieces that travel longer than one is computed hide three products of pieces; of eight half
-    all_reduces one shows; backward, what 7/12 of a forward lasts."""
+    """Four pieces that travel longer than one is computed hide three products of pieces; of 128 half
+    all_reduces, of 32 layers, one shows; backward, what 7/12 of a forward lasts."""
     compute, all_reduce = block(name)
     chunks = 3 * compute * 5 / 12 / 4 / (4 * all_reduce(1 / 4))
     assert compute * 5 / 12 / 4 < all_reduce(1 / 4)
     backward = min(1, compute * 7 / 12 / all_reduce(1))
     both = (3 * compute * 5 / 12 / 4 + backward * all_reduce(1)) / (4 * all_reduce(1 / 4) + all_reduce(1))
-    pattern = (
-        rf"{name} product in chunks ([\d.]+) %, half batches ([\d.]+) %, backward ([\d.]+) %, .*?([\d.]+) %"
-    )
-    found = figures("4.3-b", pattern)
-    assert found == pytest.approx([100 * chunks, 87.5, 100 * backward, 100 * both], rel=3e-3)
+    ways = ("product in chunks", "half batches", "backward", "chunks and backward")
+    found = [coverage(name, way)[0] for way in ways]
+    halves = 100 * (1 - 1 / 128)
+    assert found == pytest.approx([100 * chunks, halves, 100 * backward, 100 * both], rel=3e-3)
+    # Exposed, of 64 blocks: a share of the communication, which is a share of all the time.
+    communication = 64 * 4 * all_reduce(1 / 4)
+    _, exposed, share = coverage(name, "product in chunks")
+    assert exposed == pytest.approx((1 - chunks) * communication, rel=5e-3)
+    assert share == pytest.approx(100 * exposed / (64 * compute + exposed), rel=5e-3)
+
+
+def coverage(name, way):
+    """Percent, exposed seconds and percent of the time of one way of tensor parallel, as 4.3-b says them."""
+    found = re.search(
+        rf"{name} (?:product.*?)??{way} ([\d.]+) % \(([\d.]+) (m?s|µs), ([\d.]+) %\)", value("4.3-b")
+    ).groups()
+    return float(found[0]), float(found[1]) * {"s": 1, "ms": 1e-3, "µs": 1e-6}[found[2]], float(found[3])
 
 
 def test_sixty_to_seventy_percent_lies_between_what_the_two_presets_reach():
-    both = [
-        figures("4.3-b", rf"{name} product.*?chunks and backward ([\d.]+) %")[0] for name in ("a100", "h100")
-    ]
+    both = [coverage(name, "chunks and backward")[0] for name in ("a100", "h100")]
     assert both[1] < 60 and both[0] > 70
     low, high, most = figures("4.3-b", r"at ([\d.]+) to ([\d.]+) sequences per rank, 90 % from ([\d.]+)")
     assert low < high < most < 2
-    assert figures("4.3-b", r"([\d.]+) % at 8;")[0] > 90
+    assert figures("4.3-b", r"([\d.]+) % \([^)]*\) at 8;")[0] > 90
 
 
 def test_the_stale_result_is_that_of_the_summands():
@@ -117,7 +130,7 @@ def test_what_contention_takes():
 
 def test_contention_lifts_the_coverage_and_not_the_step():
     low, high, before, after = figures(
-        "4.3-e", r"from ([\d.]+) % to ([\d.]+) %, a step of ([\d.]+) ms becomes one of ([\d.]+) ms"
+        "4.3-e", r"from ([\d.]+) % \(.*?to ([\d.]+) % \(.*?, a step of ([\d.]+) ms becomes one of ([\d.]+) ms"
     )
     assert high > low + 5 and after >= before
 
@@ -128,14 +141,14 @@ def test_on_against_off():
     assert len(found) == 5
     assert all(float(on) > float(off) for off, on in found)
     _, all_reduce = block("a100")
-    off = re.search(r"half batches 0 % to 87.5 % hidden, ([\d.]+) ms to ([\d.]+) µs", text).groups()
-    assert float(off[0]) == pytest.approx(1e3 * 4 * all_reduce(1), rel=5e-3)
+    off = re.search(r"half batches 0 % to 99.2 % hidden, ([\d.]+) ms \(.*? to ([\d.]+) µs", text).groups()
+    assert float(off[0]) == pytest.approx(1e3 * 64 * all_reduce(1), rel=5e-3)  # 32 layers
     assert float(off[1]) == pytest.approx(1e6 * all_reduce(1 / 2), rel=5e-3)
     # Stage 3 on: the first gather and the last scatter, of a layer of 5,120 over 64 ranks each.
     machine = cluster("a100")
     rate = machine.nics_per_node * machine.inter.bandwidth
     gather = 63 * (machine.inter.alpha + 2 * (12 * 5120**2 + 13 * 5120) / 64 / rate)
-    (exposed,) = re.search(r"prefetch .*? ms to ([\d.]+) ms exposed", text).groups()
+    (exposed,) = re.search(r"prefetch .*? to ([\d.]+) ms \([\d.]+ %\) exposed$", text).groups()
     assert float(exposed) == pytest.approx(1e3 * 2 * gather, rel=5e-3)
 
 
@@ -155,3 +168,18 @@ def test_at_more_ranks_the_default_is_too_small():
 
 def test_every_claim_of_the_section_is_looked_at():
     assert {*EXPECTED, "4.3-b", "4.3-f"} == set(CLAIMS) == {f"4.3-{letter}" for letter in "abcdefgh"}
+
+
+def test_the_tables_say_exposed_time_and_share_beside_each_coverage_and_span_all_layers():
+    heads = overlap.coverage_table().heads
+    assert heads[1::3] == ("a100: coverage", "h100: coverage", "b200: coverage")
+    assert set(heads[2::3]) == {"exposed"} and set(heads[3::3]) == {"of the time"}
+    rows = {row[0]: row[1:] for row in overlap.coverage_table().rows}
+    claimed = coverage("a100", "chunks and backward")
+    shown = rows["TP, chunks and weight gradients"][:3]
+    assert shown == (f"{claimed[0]:g} %", f"{1e3 * claimed[1]:g} ms", f"{claimed[2]:g} %")
+    halves = {row[1]: row for row in overlap.overlaps_table().rows if "half batches" in row[0]}
+    _, all_reduce = block("a100")
+    off, step = (float(halves["off"][at].split()[0]) for at in (3, 5))
+    assert off == pytest.approx(1e3 * 64 * all_reduce(1), rel=5e-3) and halves["on"][2] == "99.2 %"
+    assert step == pytest.approx(1e3 * 64 * (block("a100")[0] + all_reduce(1)), rel=5e-3)

@@ -8,9 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labkit.collectives import replay, trace
+from labkit.errors import InputRefused
 from labkit.planner.bill import bytes_by_strategy, step_bill
 from labkit.planner.exposed import exposed_seconds
 from labkit.planner.rank_parameters import rank_parameters
+from labkit.planner.states import FP32, FP32_GRADIENTS, MIXED
 from labkit.presets import model as load_model
 from labkit.spec import Cluster, Gpu, Link, Plan, Transformer
 from labkit.strategies.context import all_to_all_attention, ring_attention
@@ -144,7 +146,21 @@ def test_data_parallel_is_deferred_and_sharding_stages_stand_in_their_known_rela
             factor * plain, rel=1e-9
         )
     assert rows_of(GUIDE, plan, bucket=25e6)["data parallel", "all_reduce"].count > 800
-    assert sent(rows_of(GUIDE, plan, gradient_bytes_per_element=4.0), "data") == pytest.approx(2 * plain)
+    assert sent(rows_of(GUIDE, plan, recipe=FP32_GRADIENTS), "data") == pytest.approx(2 * plain)
+
+
+def test_a_recipe_counts_for_gradients_and_weights_and_not_for_activations():
+    plan = Plan(tp=2, dp=4, zero=3, micro_batch=1, global_batch=32)
+    usual, wide, fp32 = (rows_of(GUIDE, plan, recipe=one) for one in (MIXED, FP32_GRADIENTS, FP32))
+    for kind, times in (("reduce_scatter", (1, 2, 2)), ("all_gather", (1, 1, 2))):
+        sizes = [rows["stage 3", kind].payload for rows in (usual, wide, fp32)]
+        assert sizes == pytest.approx([sizes[0] * factor for factor in times])
+    assert sent(fp32, "tensor") == sent(usual, "tensor")
+
+
+def test_arrays_of_a_bill_must_fit_each_other():
+    with pytest.raises(InputRefused, match=r"a bill must broadcast, not plan.dp \(2,\), .*bucket \(3,\)"):
+        rows_of(GUIDE, Plan(dp=np.array([2, 4])), bucket=np.full(3, 25e6))
 
 
 def test_gradients_are_reduced_over_context_parallel_ranks_too():

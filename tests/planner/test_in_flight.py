@@ -50,24 +50,19 @@ def test_interleaving(p, m, v):
         )  # Korthikanti et al. (2022), section 4.2.3
 
 
-def test_unequal_chunks_count_by_their_layers():
-    """Interleaving on 4 ranks with 2 chunks: rank 3 ran 4 micro-batches through chunk 0, 1 through 1."""
-    plan = Plan(pp=4, v=2, accumulation=16)
-    for layers in ((1,) * 8, (0, 1, 1, 1, 1, 1, 1, 0), (3, 1, 1, 1, 1, 1, 1, 0)):
-        for rank in range(4):
-            found = in_flight(plan.changed(stage_layers=layers), rank)
-            assert found == pytest.approx(_by_hand(layers, rank))
-    assert in_flight(plan.changed(stage_layers=(0, 1, 1, 1, 1, 1, 1, 0)), 3) == 4
-
-
-def _by_hand(layers, rank, p=4, v=2):
-    """Layers in flight over layers of the rank, after its warm-up and one forward more, chunk by chunk."""
-    left, chunk, counts = 2 * (p - 1 - rank) + (v - 1) * p + 1, 0, [0] * v
-    while left:
-        here = min(left, p)
-        counts[chunk], left, chunk = counts[chunk] + here, left - here, (chunk + 1) % v
-    own = [layers[c * p + rank] for c in range(v)]
-    return sum(n * count for n, count in zip(own, counts, strict=True)) / sum(own)
+@pytest.mark.parametrize("layers", [(1,) * 6, (0, 1, 1, 1, 1, 0), (1, 6, 3, 4, 5, 1), (9, 1, 2, 1, 7, 3)])
+@pytest.mark.parametrize("m", [6, 12])
+def test_unequal_chunks_count_by_their_sizes(layers, m):
+    """Against the order of the schedule, pass by pass; single plans and an array of them."""
+    sizes = np.reshape(layers, (2, 3))
+    expected = []
+    for rank, passes in enumerate(interleaved(3, m, 2)):
+        change = [(1 if kind == "forward" else -1) * layers[stage] for kind, _, stage in passes]
+        expected.append(np.cumsum(change).max() / sizes[:, rank].sum())
+    plan = Plan(pp=3, v=2, accumulation=m)
+    assert in_flight(plan, np.arange(3), sizes) == pytest.approx(expected)
+    many = Plan(pp=3, v=2, accumulation=np.array([[3], [m]]))
+    assert in_flight(many, np.arange(3), sizes)[1] == pytest.approx(expected)
 
 
 def test_one_rank_keeps_one():
@@ -76,5 +71,11 @@ def test_one_rank_keeps_one():
 
 
 def test_refusals():
+    with pytest.raises(InputRefused, match="is 4; of 4 they count from 0"):
+        in_flight(Plan(pp=4), 4)
+    with pytest.raises(InputRefused, match="must broadcast"):
+        in_flight(Plan(pp=np.array([4, 8])), np.arange(3))
+    with pytest.raises(InputRefused, match="one row for each of v = 2"):
+        in_flight(Plan(pp=4, v=2), np.arange(4), np.ones((3, 4)))
     with pytest.raises(InputRefused, match="pipeline rank"):
         in_flight(Plan(), -1)

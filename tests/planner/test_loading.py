@@ -7,6 +7,8 @@ from labkit.errors import InputRefused
 from labkit.planner.loading import loading_advice, loading_bytes
 from labkit.planner.states import FP32, Recipe
 
+SAME, OTHER = "where as many ranks load as wrote them", "where more or fewer do"
+
 
 def test_by_hand():
     found = loading_bytes(12.0, 4, ranks=2)
@@ -18,11 +20,16 @@ def test_one_file_is_the_same_whatever_is_kept():
     assert set(loading_bytes(12.0, 1).values()) == {96.0}
 
 
-def test_without_master_weights_no_file_but_the_own_is_kept():
-    moments = loading_bytes(8.0, 64, recipe=FP32)
-    assert moments["master weights"] == moments["own file"] == 64.0
-    none = Recipe(master=0.0, first_moment=0.0, second_moment=0.0)
-    assert loading_bytes(8.0, 64, recipe=none)["master weights"] == 64.0
+def test_without_a_master_apart_the_weights_are_the_master():
+    """fp32: weights and two moments, a third of a file each. Without an optimizer a file is all weights."""
+    found = loading_bytes(12.0, 64, recipe=FP32)
+    assert found["master weights"] == pytest.approx(8 * (12 + 63 * 4))
+    none = loading_bytes(12.0, 64, recipe=Recipe(master=0.0, first_moment=0.0, second_moment=0.0))
+    assert none["master weights"] == none["every file"] == 8 * 64 * 12
+    momentum = loading_bytes(12.0, 64, recipe=Recipe(weights=4.0, master=0.0, second_moment=0.0))
+    assert momentum["master weights"] == pytest.approx(8 * (12 + 63 * 6))
+    gradients_alone = Recipe(weights=0.0, master=0.0, first_moment=0.0, second_moment=0.0)
+    assert loading_bytes(12.0, 64, recipe=gradients_alone)["master weights"] == 8 * 64 * 12
 
 
 def test_arrays():
@@ -37,11 +44,14 @@ def test_arrays():
         (2e12, "takes 1.08 TB, which fits 2 TB"),
         (
             1e12,
-            "of 1 TB: keep the master weights alone (361 GB), read own files (4.2 GB) or load one rank after "
-            "the other (134 GB)",
+            f"of 1 TB: {SAME}, keep the master weights alone (361 GB) or read own files (4.2 GB); "
+            f"{OTHER}, load one rank after the other (134 GB)",
         ),
-        (200e9, "of 200 GB: read own files (4.2 GB) or load one rank after the other (134 GB)"),
-        (100e9, "of 100 GB: read own files (4.2 GB)"),
+        (
+            200e9,
+            f"of 200 GB: {SAME}, read own files (4.2 GB); {OTHER}, load one rank after the other (134 GB)",
+        ),
+        (100e9, f"of 100 GB: {SAME}, read own files (4.2 GB); {OTHER}, cut the checkpoint anew elsewhere"),
         (1e9, "of 1 GB: cut the checkpoint anew elsewhere"),
     ],
 )

@@ -87,6 +87,27 @@ def test_an_array_of_plans_with_uneven_stages_looks_at_all_of_them():
     assert many.fullest.tolist() == [2, 2] and many.peak[0] == one.peak
 
 
+def test_arrays_of_plans_with_unequal_chunks_are_those_of_each():
+    how = dict(pp=4, v=2, stage_layers=(1, 2, 3, 6, 5, 9, 4, 2), micro_batch=1)
+    for recompute in ("none", "full"):
+        steps, every = np.array([4, 8, 16]), np.array([1, 2, 4])
+        more = {"recompute": recompute, "recompute_every": every} if recompute == "full" else {}
+        many = memory(GUIDE, NODE, Plan(accumulation=steps, **how, **more), BARE)
+        for i in range(3):
+            more = {"recompute": recompute, "recompute_every": every[i].item()} if more else {}
+            one = memory(GUIDE, NODE, Plan(accumulation=steps[i].item(), **how, **more), BARE)
+            assert many.total[i] == pytest.approx(one.total)
+
+
+def test_recompute_of_unequal_chunks_has_the_group_of_the_longest():
+    """Rank 0 has chunks of 2 and 18 layers: 2 inputs of a micro-batch, and a group of 18 again."""
+    shape = Transformer("t", 40, 5120, 40, 50257, 2048)
+    plan = Plan(pp=2, v=2, accumulation=2, recompute="full", recompute_every=18, stage_layers=(2, 10, 18, 10))
+    unit = 2048 * 5120
+    found = memory(shape, NODE, plan, BARE).parts["activations"][0]
+    assert found == pytest.approx((2 * 2 + 18 * 34 - 2 + 10 + 1) * unit)
+
+
 def test_recomputed_groups_end_with_their_chunk():
     """4 chunks of 4 layers on each of 2 ranks: an input each, and one chunk again, whatever k above 4."""
     plan = Plan(pp=2, v=4, micro_batch=4, accumulation=8, recompute="full", recompute_every=16)
@@ -137,7 +158,7 @@ def test_it_reads_as_a_table():
         "1",
         "15",
     ]
-    assert repr(memory(GUIDE, NODE, Plan(dp=np.array([1, 2])))).startswith("memory of 2 plans")
+    assert repr(memory(GUIDE, NODE, Plan(dp=np.array([1, 2])))).startswith("memory of 2 plans or cards")
 
 
 def test_zero_paper_table_1():
@@ -275,6 +296,9 @@ def test_gradients_on_their_way():
     assert twice.parts["buckets"][0] == 2 * llama.parameters  # an embedding and a head of its own
     copied = memory(GUIDE, NODE, Plan(dp=2), replace(BARE, copied_gradients=True)).parts["buckets"][0]
     assert copied == pytest.approx(2 * GUIDE.parameters, rel=1e-3)  # one position embedding apart
+    # Experts on one rank each are not reduced, and not copied.
+    alone = memory(model("mixtral-8x7b"), NODE, Plan(dp=8, ep=8), replace(BARE, copied_gradients=True))
+    assert alone.parts["buckets"][0] < 2 * 0.05 * model("mixtral-8x7b").parameters
     added = memory(GUIDE, NODE, Plan(dp=2), replace(BARE, recipe=FP32_GRADIENTS)).parts["buckets"][0]
     assert added == pytest.approx(2 * GUIDE.layer_parameters)
     second = memory(GUIDE, NODE, Plan(dp=2, zero=2), BARE).parts["buckets"][0]
@@ -300,7 +324,12 @@ def test_refusals():
     cards = replace(NODE, gpu=replace(NODE.gpu, memory=np.array([40e9, 80e9, 141e9])))
     with pytest.raises(InputRefused, match="must broadcast"):
         memory(GUIDE, cards, Plan(dp=np.array([1, 2])))
-    assert memory(GUIDE, cards, Plan(dp=8, zero=1)).fits.tolist() == [False, True, True]
+    fits = memory(GUIDE, cards, Plan(dp=8, zero=1))
+    assert fits.fits.tolist() == [False, True, True]
+    assert repr(fits) == "memory of 3 plans or cards; 67% fit"
+    for names in ("parameters", ["nope"], None):
+        with pytest.raises(InputRefused, match="give a tuple of some of parameters, gradients"):
+            fits.sum(names)
     with pytest.raises(InputRefused, match="conventions"):
         memory(GUIDE, NODE, Plan(), "usual")
     with pytest.raises(InputRefused, match="add up to the 32"):

@@ -43,6 +43,14 @@ def test_a_pipeline_keeps_the_inputs_of_every_micro_batch_and_one_group():
     assert many.tolist() == [[4 * 8 * 2 + 32, 16 * 2 + 32], [4 * 2 * 2 + 134, 4 * 2 + 134]]
 
 
+def test_a_part_of_a_layer_keeps_that_part_and_never_less_than_its_input():
+    assert checkpointed_bytes(0.5, 4, BOUNDARY, LAYER) == 17
+    assert checkpointed_bytes(1e-9, 4, BOUNDARY, LAYER) == BOUNDARY
+    assert checkpointed_bytes(5e-324, 4, BOUNDARY, LAYER) >= 0  # divided by 4, it is no layer at all
+    assert checkpointed_bytes(13.5, 1, BOUNDARY, LAYER) == 14 * 2 + 32
+    assert checkpointed_bytes(4, 1, 34.0, 2.0) == 4 * 34  # inputs larger than what is kept: no less than them
+
+
 @given(layers=COUNTS, every=COUNTS, boundary=SIZES, more=SIZES)
 def test_recompute_never_keeps_more_than_everything_and_never_less_than_a_layer(
     layers, every, boundary, more
@@ -122,6 +130,7 @@ def test_parts_for_every_layer_are_one_checkpoint_a_layer(layers, parts):
         (closed_form_every, (32, 0, 34.0), "bytes of a layer's input is 0"),
         (extra_compute, (model("guide-13b"), "half"), "recompute is 'half'; use none, selective or full"),
         (break_even_share, (1 / 3, 0.5), "give a growth of at least 1"),
+        (best_every, (np.array([4, 8]), np.ones(3), 34.0), r"not layers \(2,\), boundary \(3,\)"),
         (recursive_recompute, (32, 1), "parts of a run of layers is 1; give a whole number from 2 up"),
     ],
 )

@@ -21,6 +21,8 @@ from labkit.spec import Cluster, Gpu, Link, Plan, Transformer
 GPT = Transformer("gpt", 40, 5120, 40, 50257, 2048)
 ALPHA, PORT = 5e-6, 25e9
 NODES = Cluster("8 x 8", Gpu("g", 80e9, {"bf16": 312e12}, 0.5), 8, 8, Link(1e-6, 1e15), Link(ALPHA, PORT), 8)
+TWO = replace(NODES.gpu, reached=np.array([0.4, 0.5]))
+MOE = model("mixtral-8x7b")
 LAYER = 12 * 5120**2 + 13 * 5120
 
 
@@ -113,7 +115,17 @@ def test_latency_passes_the_bandwidth_term():
     link = Link(5e-6, 50e9)
     n = latency_passes(0.63e9, link)
     assert n == pytest.approx(2520) and n * link.alpha == pytest.approx(0.63e9 / link.bandwidth)
-    assert latency_passes(1.0, Link(0.0, 1.0)) == np.inf
+    assert latency_passes(1.0, Link(0.0, 1.0)) == latency_passes(1e9, Link(0, np.inf)) == np.inf
+    assert latency_passes(1e9, Link(1e-6, np.inf)) == 0
+
+
+def test_experts_are_one_group_of_shards_where_they_sit_on_the_same_ranks():
+    """tp 8 and ep 8 with whole experts: the ranks of one data-parallel group hold the same experts."""
+    plan = Plan(tp=8, ep=8, etp=1, dp=8, sequence_parallel=True)
+    one, parts = sharded_layer(MOE, NODES, plan), MOE.layer_parts()
+    # An eighth of attention and of the experts; norms and the router stand whole.
+    held = (parts["attention"] + parts["mlp"]) / 8 + parts["norms"] + parts["router"]
+    assert one.ranks == 8 and one.weights == pytest.approx(2 * held)
 
 
 def test_hybrid_by_hand():
@@ -129,7 +141,22 @@ def test_hybrid_by_hand():
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: sharded_layer(model("mixtral-8x7b"), NODES, Plan(dp=8, ep=8)), "use ep = 1"),
+        (
+            lambda: sharded_layer(MOE, NODES, Plan(dp=8, ep=8)),
+            "tp 1, ep 8 and etp 1 .* use ep = 1 and etp = tp",
+        ),
+        (lambda: sharded_layer(MOE, NODES, Plan(tp=8, dp=8, etp=1)), "use ep = 1 and etp = tp"),
+        (lambda: break_even(MOE, NODES, Plan(tp=8, dp=8, etp=1)), "use ep = 1 and etp = tp"),
+        (
+            lambda: sharded_layer(MOE, NODES, Plan(tp=8, ep=8, etp=1, dp=8, order="dp-tp-cp-pp")),
+            "over different ranks",
+        ),
+        (
+            lambda: break_even(GPT, replace(NODES, gpu=TWO), Plan(dp=np.array([8, 16, 64]))),
+            r"not cluster.gpu.reached \(2,\), plan.dp \(3,\)",
+        ),
+        (lambda: latency_passes(np.ones(2), Link(np.ones(3), 1)), "arrays of a gather must broadcast"),
+        (lambda: hybrid(Workload(1e9, 2, 8, 8), np.array([2, 4]), np.array([1, 2, 3])), "must broadcast"),
         (lambda: stage_three(GPT, NODES, Plan(dp=8, prefetch=np.array([0, 1]))), "one depth of prefetch"),
         (lambda: stage_three(GPT, NODES, Plan(dp=8, pp=np.array([1, 2]))), "one number of layers"),
         (lambda: hybrid(Workload(1e9, 2, 8, 8), 0, 8), "set of shards is 0"),

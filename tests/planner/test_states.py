@@ -61,6 +61,12 @@ def test_recipes_that_cannot_be_are_refused(bytes_each):
         Recipe(**bytes_each, **nothing)
 
 
+def test_a_recipe_has_single_numbers():
+    with pytest.raises(InputRefused, match="master of a recipe, in bytes per parameter, is an array"):
+        Recipe(master=np.array([4.0, 0.0]))
+    assert Recipe(master=np.float64(2.0)).total == 14
+
+
 def test_ten_billion_parameters_have_no_single_card_figure():
     assert state_bytes(10e9) == 160e9
     # Stage 1 at 3 ranks and stage 3 at 2 are exactly 80 GB: no room is left, so one rank more.
@@ -90,6 +96,7 @@ def test_arrays():
         ((1e9, 8, np.array([1, 5])), "stage .* is an array of 2 values"),
         ((1e9, 0, 1), "at least 1, not 0"),
         ((-1, 8, 1), "above 0"),
+        ((np.ones(2), [8, 16, 64], 1), r"not parameters \(2,\), n \(3,\); reshape them"),
     ],
 )
 def test_states_that_cannot_be_are_refused(arguments, words):

@@ -3,6 +3,9 @@
 Python's own errors and warnings (errors here), and sentences of more than one line, fail.
 """
 
+from dataclasses import replace
+from itertools import combinations
+
 import numpy as np
 import pytest
 
@@ -31,7 +34,7 @@ from labkit.planner import (
 )
 from labkit.planner.compute import compute_time
 from labkit.presets import cluster, model
-from labkit.spec import Plan
+from labkit.spec import Cluster, Gpu, Link, Plan
 
 WRONG = ["8", "", None, [8], [], [8, 16], {}, True, 0, -1, 1.5, np.nan, np.inf, 10**30, 10**400, 1j, object()]
 WRONG += [np.array([]), np.array([8, 0]), np.array(["a"]), np.array([np.nan, 1]), np.array([[1, 2], [3, 4]])]
@@ -71,7 +74,7 @@ RECIPE = dict.fromkeys(
     ("weights", "gradients", "accumulation", "master", "first_moment", "second_moment"), 2.0
 )
 CALLS = [
-    (bill.step_bill, {**ON_PLAN, "gradient_bytes_per_element": 2.0, "bucket": None}),
+    (bill.step_bill, {**ON_PLAN, "recipe": states.MIXED, "bucket": 25e6}),
     (bill.bytes_by_strategy, {"rows": ROWS}),
     (candidates.candidates, {**NOUNS, **OPTIONS}),
     (candidates.choose, {**NOUNS, "tried": TRIED, "capacity": 80e9}),
@@ -100,6 +103,7 @@ CALLS = [
     (rank_parameters.layer_on_rank, HELD),
     (rank_parameters.rank_parameters, {**HELD, "stage": "first"}),
     (rank_parameters.fullest, HELD),
+    (rank_parameters.most_layers, HELD),
     (recompute.checkpointed_bytes, {**CHECKPOINTED, "every": 4, "in_flight": 2}),
     (recompute.checkpoints, {"layers": 32, "every": 4}),
     (recompute.best_every, {**CHECKPOINTED, "in_flight": 2}),
@@ -119,7 +123,7 @@ CALLS = [
     (stage_times.pipeline_times, {**NOUNS, "p": 4, "v": 1, "micro_batch": 1, "layers": None, "head": "last"}),
     (stage_times.stage_forward, ON_PLAN),
     (stage_times.stage_transfer, ON_PLAN),
-    (savings.savings, ON_PLAN),
+    (savings.savings, {**ON_PLAN, "conventions": conventions.USUAL}),
     (sharding.hybrid, {"work": WORK, "shards": 8, "replicas": 8, "stage": 3, **PLACE}),
     (sharding.sharded_layer, {**ON_PLAN, "recipe": states.MIXED}),
     (sharding.stage_three, {**ON_PLAN, "recipe": states.MIXED, "keep_last": False}),
@@ -154,3 +158,33 @@ def test_every_argument_of_every_kind(call, given):
                 assert "\n" not in text and len(text) < 320 and "object at" not in text, text
                 refused += 1
     assert refused >= len(given) * 10
+
+
+# Of each noun a number that may be an array.
+MANY = {Plan: "dp", Cluster: "gpu", Gpu: "reached", Link: "alpha", traffic.Workload: "parameters"}
+MANY |= {traffic.Seats: "ranks"}
+
+
+def many(value, size: int):
+    """The value ``size`` times, as an array; a noun with such an array in it; None of what can be neither."""
+    if isinstance(value, bool | int | float | str):
+        return np.full(size, value)
+    if type(value) not in MANY:
+        return None
+    field = MANY[type(value)]
+    numbers = many(getattr(value, field), size)
+    return value.changed(dp=numbers) if isinstance(value, Plan) else replace(value, **{field: numbers})
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(("call", "given"), CALLS, ids=lambda part: getattr(part, "__name__", ""))
+def test_arrays_that_do_not_broadcast(call, given):
+    for one, other in combinations(given, 2):
+        for sizes in ((2, 3), (3, 2), (2, 2)):
+            values = [many(given[name], size) for name, size in zip((one, other), sizes, strict=True)]
+            if any(value is None for value in values):
+                continue
+            try:
+                call(**{**given, one: values[0], other: values[1]})
+            except InputRefused as refusal:
+                assert "\n" not in str(refusal) and len(str(refusal)) < 320, str(refusal)

@@ -289,9 +289,10 @@ def test_damaged_files_raise_nothing_else(tmp_path_factory, junk, at):
 def test_unknown_ids_are_answered_with_the_known_and_the_nearest():
     with pytest.raises(InputRefused, match=r"known are a100, .*did you mean gb200-nvl72\?"):
         cluster("gb200")
-    for id in ("", "\0", 5, "x" * 100_000, "no/such/file\0.toml"):
-        with pytest.raises(InputRefused):
+    for id in ("", "\0", 5, 10**5000, None, "two\nlines", "x" * 100_000, "no/such/file\0.toml"):
+        with pytest.raises(InputRefused) as refused:
             cluster(id)
+        assert str(refused.value).isprintable()
 
 
 @pytest.mark.parametrize("nodes", [0, -1, 2.5, "2", float("nan"), None])

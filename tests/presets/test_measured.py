@@ -11,6 +11,7 @@ from labkit.errors import InputRefused
 from labkit.presets.measured import measured_peaks, peaks_of
 from labkit.presets.measured_rows import COLUMNS, measured_facts
 from labkit.presets.published import published
+from tests.presets.measured_cases import golden, only
 
 COLLECTED = Path(__file__).resolve().parents[3] / "shared" / "data" / "published"
 FILES = ("simumax_b200_8gpu", "zero_bubble", "vocabulary_parallelism_a100")
@@ -23,31 +24,6 @@ def labelled(label, stage=None):
     found = [peak for peak in PEAKS if peak.label == label and stage in (None, peak.stage)]
     assert len(found) == 1
     return found[0]
-
-
-# A row of a Megatron-LM test as the published table has it, everything at its default.
-SMALL = (
-    "source_id,row_label,model,gpu,layers,hidden,ffn_hidden,gated_ffn,heads,kv_heads,vocab,seq_len",
-    "mcore_golden_values,gpt/small dev dgx_a100,small,A100,12,512,2048,0,8,8,,1024",
-    "tp,pp,dp,cp,ep,shard,sequence_parallel,interleave_v,pp_schedule,micro_batch,grad_accum",
-    "1,4,2,1,1,DDP,0,1,none,4,4",
-    "recompute,precision,framework,peak_mem_GB,inferred_fields,notes",
-    "none,bf16,Megatron-Core,2.5,,transformer-impl=transformer_engine",
-)
-
-
-def golden(**changes):
-    """That row, with other texts in some columns."""
-    names, texts = (",".join(SMALL[first::2]).split(",") for first in (0, 1))
-    return dict(zip(names, texts, strict=True)) | changes
-
-
-def only(row):
-    """The one peak of a row that a model and a plan can say."""
-    peaks, not_scored = peaks_of([row])
-    assert not not_scored
-    assert len(peaks) == 1
-    return peaks[0]
 
 
 def why_not(**changes):
@@ -171,7 +147,9 @@ def test_options_in_the_notes():
 
 
 def test_experts_in_the_notes():
-    row = only(golden(tp="2", pp="1", dp="4", ep="2", notes="num-experts=8; moe-router-topk=2"))
+    row = only(
+        golden(tp="2", pp="1", pp_schedule="none", dp="4", ep="2", notes="num-experts=8; moe-router-topk=2")
+    )
     assert (row.model.experts, row.model.top_k, row.model.ffn) == (8, 2, 2048)
     assert (row.plan.ep, row.plan.etp, row.dispatcher) == (2, 2, "allgather")
     more = "num-experts=8; moe-router-topk=1; moe-ffn-hidden-size=1024; expert-tensor-parallel-size=1; "
@@ -212,11 +190,14 @@ def test_two_instances_of_the_distributed_optimizer_shard_over_half_the_ranks():
         ({"notes": "multi-latent-attention=True"}, "multi-latent attention"),
         ({"notes": "mtp-num-layers=1"}, "multi-token prediction"),
         ({"notes": "moe-shared-expert-intermediate-size=512"}, "shared experts"),
-        ({"precision": "bf16+fp8(hybrid)"}, "precision bf16+fp8(hybrid)"),
-        ({"recompute": "selective modules=[layernorm mlp]"}, "recompute selective"),
-        ({"pp_schedule": "DualPipe"}, "schedule DualPipe"),
+        ({"precision": "bf16+fp8(hybrid)"}, "precision 'bf16+fp8(hybrid)' is not known"),
+        (
+            {"recompute": "selective modules=[layernorm mlp]"},
+            "recompute 'selective modules=[layernorm mlp]' is not known",
+        ),
+        ({"pp_schedule": "DualPipe"}, "pp_schedule 'DualPipe' is not known"),
         ({"hidden": "4096"}, "the vocabulary is not known"),
-        ({"dp": ""}, "degrees are not known"),
+        ({"dp": ""}, "dp is not given"),
         ({"ep": "4"}, "how many experts is not known"),
         ({"peak_mem_GB": ""}, "no peak was measured"),
         ({"row_label": "moe/dist_muon dev"}, "the optimizer is not Adam"),
@@ -231,12 +212,12 @@ def test_what_cannot_be_expressed_says_why(changes, why):
 def test_what_no_row_can_be_is_refused():
     with pytest.raises(InputRefused, match=r"source_id of a measured row is 'nvidia_dgxc'; use simumax_b200"):
         peaks_of([golden(source_id="nvidia_dgxc")])
-    with pytest.raises(InputRefused, match="layers of a measured row is 'many'; give a whole number"):
-        peaks_of([golden(layers="many")])
-    with pytest.raises(InputRefused, match="num-experts of a measured row is '8b'; give a whole number"):
-        peaks_of([golden(notes="num-experts=8b")])
-    with pytest.raises(InputRefused, match="peak_mem_GB of a measured row is 'much'; give a number"):
-        peaks_of([golden(peak_mem_GB="much")])
+    for source in (None, 3, ["simumax_b200"], "x" * 5000, "two\nlines"):
+        with pytest.raises(InputRefused, match="source_id of a measured row is"):
+            peaks_of([golden(source_id=source)])
+    for kind in (None, 3, ["allocated"]):
+        with pytest.raises(InputRefused, match="a measured row has no text mem_kind"):
+            peaks_of([golden(mem_kind=kind)])
     with pytest.raises(InputRefused, match="a measured row has no text notes"):
         peaks_of([{name: text for name, text in golden().items() if name != "notes"}])
     with pytest.raises(InputRefused, match="come in a list"):

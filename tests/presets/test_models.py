@@ -118,6 +118,20 @@ def test_own_file_with_a_fault_is_refused_in_one_sentence(old, new, says, tmp_pa
 def test_unknown_ids_are_answered_with_the_known_and_the_nearest():
     with pytest.raises(InputRefused, match=r"known are gpt3-13b, .*did you mean llama2-7b\?"):
         model("llama2")
-    for id in ("", "\0", 5, None, [1], "x" * 100_000, "no/such\0", "no/such", "none.json", "a/" + "x" * 9999):
-        with pytest.raises(InputRefused):
+    for id in (
+        "",
+        "\0",
+        5,
+        10**5000,
+        None,
+        [1],
+        "two\nlines",
+        "x" * 100_000,
+        "no/such\0",
+        "no/such",
+        "none.json",
+        "a/" + "x" * 9999,
+    ):
+        with pytest.raises(InputRefused) as refused:
             model(id)
+        assert str(refused.value).isprintable()

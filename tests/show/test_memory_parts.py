@@ -19,4 +19,4 @@ def test_no_two_parts_share_a_colour():
 
 def test_a_key_has_the_names_in_their_order():
     key = memory_parts.key(memory_parts.SUMS)
-    assert [patch.get_label() for patch in key] == ["states", "activations", "others"]
+    assert [patch.get_label() for patch in key] == ["states", "activations", "besides"]

@@ -1,12 +1,24 @@
 """What every noun and formula asks of its input: taken as numbers, or refused in one line."""
 
+from dataclasses import dataclass
 from decimal import Decimal
 
 import numpy as np
 import pytest
 
 from labkit.errors import InputRefused
-from labkit.spec.checks import amount, broadcasting, floats, label, noun, one_of, shown, whole
+from labkit.spec.checks import (
+    amount,
+    broadcasting,
+    floats,
+    label,
+    noun,
+    one_of,
+    shown,
+    together,
+    whole,
+    without_arrays,
+)
 
 NO_NUMBER = ["8", "", None, [8], (8,), [], {}, True, 1j, b"8", object(), np.array(["8"]), np.array([])]
 
@@ -61,6 +73,30 @@ def test_labels_nouns_and_shapes():
     broadcasting({"tp": (2, 1), "dp": (3,), "pp": ()}, "one plan")
     said = refusal(broadcasting, {"tp": (2,), "dp": (3,), "pp": ()}, "one plan")
     assert said == "arrays of one plan must broadcast, not tp (2,), dp (3,); reshape them"
+
+
+def test_amounts_have_an_upper_bound():
+    assert amount(1e60, "bytes") == 1e60 and amount(np.inf, "bytes", endless=True) == np.inf
+    said = refusal(amount, 1e61, "bytes", endless=True)
+    assert said == "bytes is 1e+61; give a number above 0 and at most 1e+60"
+    assert refusal(amount, -1, "bytes", zero=True).endswith("give a number from 0 up")
+
+
+@dataclass
+class Holder:
+    number: object
+    inside: dict
+
+
+def test_arrays_of_arguments_and_of_the_nouns_among_them():
+    two, three = np.ones(2), np.ones(3)
+    together("a sum", a=two, b=[1, 2], c=Holder(np.ones((3, 1)), {"bf16": 1.0}), d="x", e=None, f=(1, 2))
+    said = refusal(together, "a sum", a=two, b=Holder(1, {"bf16": three}), c=[object()])
+    assert said == "arrays of a sum must broadcast, not a (2,), b.inside bf16 (3,); reshape them"
+    assert "not a (2,), b (3,)" in refusal(together, "a sum", a=two, b=[1, 2, 3])
+    without_arrays("a sum", a=1.0, b=np.array(2), c=Holder(1, {}))
+    said = refusal(without_arrays, "a sum", a=1, b=Holder(two, {}))
+    assert said == "a sum takes single numbers, and b.number is an array; give one number"
 
 
 def test_shown_on_one_short_line():

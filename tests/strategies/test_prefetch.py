@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 from labkit.errors import InputRefused
 from labkit.strategies.prefetch import (
     break_even_bandwidth,
+    gathered_layers,
     prefetch_bytes,
     prefetch_timeline,
     prefetched,
+    whole_gradients,
 )
 from labkit.strategies.timeline import BACKWARD, FORWARD, TRANSFER
 
@@ -88,10 +90,10 @@ CASES = st.tuples(
 )
 
 
-@given(CASES)
+@given(CASES, st.sampled_from([1.0, 1.2, 3.0]))
 @settings(max_examples=300)
-def test_the_recurrence_is_the_event_by_event_timeline(case):
-    t, one = prefetch_timeline(*case), prefetched(*case)
+def test_the_recurrence_is_the_event_by_event_timeline(case, slow_down):
+    t, one = (each(*case, slow_down=slow_down) for each in (prefetch_timeline, prefetched))
     assert one.span == pytest.approx(t.span, rel=1e-9)
     assert one.compute == pytest.approx(t.busy[0], rel=1e-9)
     assert one.communication == pytest.approx(t.communication[0], rel=1e-9, abs=1e-9)
@@ -143,6 +145,15 @@ def test_bounds(case):
         assert one.exposed == pytest.approx(gather + scatter, rel=1e-9, abs=1e-9)
 
 
+def test_slowed_computing_of_many_plans_by_hand():
+    """Two layers, forward 2 s, backward 4 s, one ahead, twice as slow beside a collective of 1 s or 0.5 s.
+
+    Beside gathers 1 to 3 and the first scatter; each of them adds half of its seconds to what is computed.
+    """
+    many = prefetched(2, 2, 4, np.array([1, 0.5]), np.array([1, 0.5]), slow_down=2)
+    assert many.compute.tolist() == [14, 13] and many.exposed.tolist() == [2, 1]
+
+
 def test_many_plans_at_once_are_each_alone():
     gather, forward = np.array([0.5, 1.0, 3.0]), np.array([[1.0], [2.0]])
     many = prefetched(5, forward, 2 * forward, gather, gather, depth=2)
@@ -183,6 +194,12 @@ def test_at_the_break_even_bandwidth_all_hides_and_just_below_it_does_not(alpha,
         assert (one.exposed < 2 * gather * 1.001) == hides
 
 
+def test_what_is_held_by_hand():
+    assert prefetch_bytes(40, 3.0, 5.0, 2) == 3 * 3 + 2 * 5 and prefetch_bytes(1, 3.0, 5.0, 2) == 3 + 5
+    assert gathered_layers(np.array([0, 0.5, 2, 9]), 2).tolist() == [0, 0.5, 2, 3]
+    assert whole_gradients(np.array([0, 0.5, 2, 9])).tolist() == [0, 0.5, 2, 2]
+
+
 def test_break_even_by_hand():
     """Under the forward 63/64 x 0.63 GB in 33 ms; with a short backward, twice that in it."""
     assert break_even_bandwidth(33e-3, 66e-3, 0.63e9, 0.63e9, 64) == pytest.approx(0.6201562e9 / 33e-3)
@@ -204,11 +221,24 @@ def test_latency_alone_can_be_too_long_and_one_rank_needs_no_network():
         (lambda: prefetched(4, 1, 2, 1, 1, depth=-1), "prefetch depth is -1"),
         (lambda: prefetched(4, 1, 2, 1, 1, keep_last=1), "keep_last is 1"),
         (lambda: prefetched(4, 1, -2, 1, 1), "backward of a layer is -2"),
-        (lambda: prefetched(4, np.ones(2), np.ones(3), 1, 1), "arrays of the times must broadcast"),
+        (
+            lambda: prefetched(4, np.ones(2), np.ones(3), 1, 1),
+            "arrays of the times of a layer must broadcast",
+        ),
         (lambda: prefetch_timeline(4, 0, 1, 1, 1), "forward of a layer is 0"),
         (lambda: prefetch_timeline(4, 1, 1, -1, 1), "gather of a layer is -1"),
         (lambda: break_even_bandwidth(0, 1, 1, 1, 8), "forward is 0"),
         (lambda: prefetch_bytes(2.5, 1, 1), "number of layers is 2.5"),
+        (lambda: prefetch_bytes(np.ones(2), np.ones(3), 1), r"not layers \(2,\), weights \(3,\)"),
+        (lambda: break_even_bandwidth(np.ones(2), 1, 1, 1, [8, 8, 8]), r"not forward \(2,\), n \(3,\)"),
+        (lambda: gathered_layers(-1), "number of layers is -1"),
+        (lambda: gathered_layers(np.ones(2), np.ones(3)), "must broadcast"),
+        (lambda: whole_gradients("all"), "number of layers is 'all'"),
+        (lambda: prefetch_timeline(3, 1, 2, 0.5, 0.2, slow_down=1e308), r"slow-down is 1e\+308"),
+        (
+            lambda: prefetch_timeline(3, 1e300, 2, 0.5e10, 0.2e10, slow_down=1e10),
+            r"forward of a layer is 1e\+300",
+        ),
     ],
 )
 def test_refused(call, words):

@@ -98,6 +98,18 @@ def test_the_weights_given_stay_as_they_are():
     assert np.array_equal(WEIGHTS, before)
 
 
+def test_a_function_that_works_on_its_weights_changes_nothing_else():
+    def careless(rank, micro_batch, weights):
+        found = gradient(rank, micro_batch, weights)
+        weights *= 2
+        return found
+
+    for stage in range(4):
+        changed = sharded_training(careless, WEIGHTS, N, stage, micro_batches=2)
+        kept = sharded_training(gradient, WEIGHTS, N, stage, micro_batches=2)
+        assert np.array_equal(changed.weights, kept.weights)
+
+
 @pytest.mark.parametrize(
     ("call", "words"),
     [

@@ -2,6 +2,7 @@
 
 from itertools import pairwise
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,6 +27,11 @@ def test_slowed_by_hand():
     tasks = [Task(FORWARD, 0, 2.0), Task(TRANSFER, 0, 3.0, (0,)), Task(FORWARD, 1, 4.0)]
     t = two_streams(tasks, slow_down=2.0)
     assert t.start.tolist() == [0, 2, 2] and t.stop.tolist() == [2, 5, 7.5]
+
+
+def test_the_longest_times_that_are_taken_have_an_end():
+    tasks = [Task(TRANSFER, 0, 1e60), Task(FORWARD, 0, 1e60), Task(TRANSFER, 1, 1e60, (1,))]
+    assert two_streams(tasks, 1e60).stop.tolist() == pytest.approx([1e60, 2e60, 3e60])
 
 
 def test_two_transfers_in_a_row_slow_one_kernel():
@@ -54,7 +60,23 @@ def test_order_work_and_bounds(tasks, slow_down):
         (lambda: two_streams([]), "at least one Task"),
         (lambda: two_streams([Task(FORWARD, 0, -1.0)]), "seconds of a task"),
         (lambda: two_streams([Task(FORWARD, 0, 1.0, (1,))]), "waits for"),
+        *(
+            (lambda after=after: two_streams([Task(FORWARD, 0, 1.0), Task(FORWARD, 1, 1.0, after)]), words)
+            for after, words in (
+                (None, "task 1 waits for None"),
+                (0, "task 1 waits for 0"),
+                (("a",), "task 1 waits for 'a'"),
+                ((0.5,), "task 1 waits for 0.5"),
+                ((True,), "task 1 waits for True"),
+                ((-1,), "task 1 waits for -1"),
+                (([],), "task 1 waits for of type list"),
+            )
+        ),
+        (lambda: two_streams([Task(np.array(["a", "b"]), 0, 1.0)]), "kind of task 0 is an array"),
+        (lambda: two_streams([Task("nap", 0, 1.0)]), "the kinds forward, backward"),
         (lambda: two_streams([Task(FORWARD, 0, 1.0)], 0.5), "at least 1 times"),
+        (lambda: two_streams([Task(FORWARD, 0, 1e300)], 1e10), r"seconds of a task .* at most 1e\+60"),
+        (lambda: two_streams([Task(FORWARD, 0, 1.0)], 1e300), r"slow-down is 1e\+300"),
     ],
 )
 def test_refused(call, words):

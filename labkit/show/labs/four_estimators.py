@@ -37,7 +37,9 @@ def build(figure):
     head = dict(transform=ax.transAxes, ha="left", va="bottom", fontsize=11)
     x = 0.0
     for part, step in zip(PARTS, (0.16, 0.14, 0.225, 0.16, 0.1), strict=True):
-        ax.text(x, 1.035, memory_parts.WORDS[part], color=memory_parts.COLOURS[part], **head)
+        # Words in the grey of a bar are hard to read.
+        hue = theme.COLOURS["muted"] if part == "other" else memory_parts.COLOURS[part]
+        ax.text(x, 1.035, memory_parts.WORDS[part], color=hue, **head)
         x += step
     ax.text(x, 1.035, "◆ it prints", color=theme.COLOURS["measured"], **head)
     leaves = ax.axvline(0, color=theme.COLOURS["warning"], lw=1.4)

@@ -4,20 +4,23 @@ import numpy as np
 from matplotlib.patches import Patch
 
 from labkit.course.chapter3_data import machine_of
-from labkit.course.chapter4_overlap import off_and_on
+from labkit.course.chapter4_off_and_on import ALL, DRAWN, measures, measures_by_sequences, off_and_on
 from labkit.intervals import intervals, subtract
 from labkit.show import blocks, theme, ticks
 from labkit.show.lab import Lab
 from labkit.show.sense import several_ranks
+from labkit.spec.rule import counted
 from labkit.strategies.contention import SLOW_DOWN
 from labkit.strategies.timeline import BACKWARD, COMPUTING, FORWARD, TRANSFER, Timeline
-from labkit.units import MiB, format_share, format_time
+from labkit.units import MiB, format_share, format_size, format_time
 
 SEQUENCES = (1, 2, 4, 8, 16, 32, 64)
-LEAST, MOST = 1e-5, 1e2  # seconds on the axis of exposed time
+LEAST, MOST = 1e-5, 1e2  # seconds on the axis of exposed time; what is less is nothing but rounding
+ZERO = 2 * LEAST  # where nothing is marked
 HOW = ("off", "on")
-# Rows of the timelines, from the top; communication below what is computed.
+# Rows of the timelines, from the top; communication below what is computed, its exposed part under it.
 ROWS = {"off": (4.0, 3.0), "on": (1.2, 0.2)}
+UNDER, STROKE = 0.54, 0.16
 COLOURS = {FORWARD: blocks.COLOURS[FORWARD], BACKWARD: blocks.COLOURS[BACKWARD]}
 COLOURS[TRANSFER] = theme.COLOURS["communication"]
 HEIGHT, SEAM = 0.8, 0.0012  # of a block, in rows and in shares of the axis
@@ -34,24 +37,19 @@ def compute(
     """
     several_ranks(n)
     machine, shown = machine_of(cluster, n), sorted({*SEQUENCES, sequences})
-    pairs = {each: off_and_on(overlap, machine, n, each, bucket, slow_down) for each in shown}
-    curves = {how: [measures(pair[at]) for pair in pairs.values()] for at, how in enumerate(HOW)}
+    pair = off_and_on(overlap, machine, n, sequences, bucket, slow_down)
+    curves = measures_by_sequences(overlap, machine, n, shown, bucket, slow_down)
     return dict(
         shown=shown,
         overlap=overlap,
         cluster=cluster,
         n=n,
         sequences=sequences,
+        bucket=bucket,
         slow_down=slow_down,
-        lines=dict(zip(HOW, pairs[sequences], strict=True)),
-        curves={how: np.array(rows).T for how, rows in curves.items()},
+        lines=dict(zip(HOW, pair, strict=True)),
+        curves=dict(zip(HOW, curves, strict=True)),
     )
-
-
-def measures(t: Timeline) -> tuple[float, float, float]:
-    """Coverage, exposed seconds, exposed share of the step."""
-    exposed = float(t.exposed[0])
-    return t.coverage, exposed, exposed / t.span
 
 
 def build(figure):
@@ -61,7 +59,7 @@ def build(figure):
     above.grid(False)
     above.spines[["left"]].set_visible(False)
     above.tick_params(axis="y", length=0)
-    above.set(xlim=(0, 1), ylim=(-0.35, 4.55))
+    above.set(xlim=(0, 1), ylim=(-0.5, 4.55))
     above.set_yticks([row for how in HOW for row in ROWS[how]], ["computing", "communicating"] * 2)
     for how in HOW:
         above.text(
@@ -71,8 +69,8 @@ def build(figure):
     above.set_xlabel("time, as a share of the longer of the two", labelpad=2)
     key = [Patch(color=COLOURS[kind], label=kind) for kind in (FORWARD, BACKWARD)]
     key += [
-        Patch(color=COLOURS[TRANSFER], label="communication, hidden"),
-        Patch(color=theme.COLOURS["warning"], label="exposed"),
+        Patch(color=COLOURS[TRANSFER], label="communication"),
+        Patch(color=theme.COLOURS["warning"], label="exposed part of it"),
     ]
     figure.legend(
         handles=key, ncols=4, loc="upper left", bbox_to_anchor=(0.175, 0.995), handlelength=1.2, borderpad=0
@@ -90,7 +88,7 @@ def build(figure):
     }
     return dict(
         shapes={kind: blocks.patch(above, facecolor=colour) for kind, colour in COLOURS.items()},
-        exposed=blocks.patch(above, facecolor=theme.COLOURS["warning"]),
+        exposed=blocks.patch(above, 1, color=theme.COLOURS["warning"]),  # seen however short
         says={
             how: above.text(
                 1.02,
@@ -103,6 +101,10 @@ def build(figure):
             for how in HOW
         },
         lines={how: [ax.plot([], [], **looks[how])[0] for ax in below] for how in HOW},
+        zeros=below[1].plot([], [], "v", ms=7, mfc="white", mec=theme.COLOURS["model"], zorder=4)[0],
+        zero=below[1].text(
+            SEQUENCES[0], 2 * ZERO, "0 s", va="bottom", ha="center", color=theme.COLOURS["model"]
+        ),
         dots=[
             ax.plot([], [], "o", color=theme.COLOURS["model"], ms=8, zorder=5, clip_on=False)[0]
             for ax in below
@@ -121,28 +123,34 @@ def update(artists, result):
             row = communicating if kind == TRANSFER else computing
             drawn[kind].append((row, t.start[chosen] / longest, t.stop[chosen] / longest))
         start, stop = exposed(t).T / longest
-        drawn["exposed"].append((communicating, start, stop))
+        drawn["exposed"].append((communicating - UNDER, start, stop))
         coverage, seconds, share = measures(t)
         artists["says"][how].set_text(
             f"{format_share(coverage)} hidden\n{format_time(seconds)} exposed\n"
             f"{format_share(share)} of the step"
         )
     for kind, patch in (*artists["shapes"].items(), ("exposed", artists["exposed"])):
-        patch.set_path(_rows(drawn[kind], seam=kind != "exposed"))
+        patch.set_path(_rows(drawn[kind], *((STROKE, 0.0) if kind == "exposed" else (HEIGHT, SEAM))))
     for how, curves in result["curves"].items():
         for line, curve in zip(artists["lines"][how], curves, strict=True):
             line.set_data(result["shown"], curve)
     here = measures(result["lines"]["on"])
     for number, (dot, value) in enumerate(zip(artists["dots"], here, strict=True)):
-        dot.set_data([result["sequences"]], [max(value, LEAST) if number == 1 else value])
-    for line in (artists["lines"]["on"][1], artists["lines"]["off"][1]):
-        line.set_ydata(np.clip(line.get_ydata(), LEAST, MOST))
+        dot.set_data([result["sequences"]], [ZERO if number == 1 and value < LEAST else value])
+    on = artists["lines"]["on"][1]
+    nothing = on.get_ydata() < LEAST
+    on.set_ydata(np.where(nothing, np.nan, on.get_ydata()))
+    x = np.asarray(result["shown"])[nothing]
+    artists["zeros"].set_data(x, np.full(len(x), ZERO))
+    artists["zero"].set(visible=len(x) > 0, x=x[-1] if len(x) else SEQUENCES[0])
     return [
         *artists["shapes"].values(),
         artists["exposed"],
         *artists["says"].values(),
         *artists["lines"]["off"],
         *artists["lines"]["on"],
+        artists["zeros"],
+        artists["zero"],
         *artists["dots"],
     ]
 
@@ -155,7 +163,7 @@ def exposed(t: Timeline) -> np.ndarray:
     )
 
 
-def _rows(parts, seam: bool):
+def _rows(parts, height, seam):
     """One rectangle from each start to its stop, with a seam after those that are long enough for one."""
     row, start, stop = (
         np.concatenate(each)
@@ -163,26 +171,30 @@ def _rows(parts, seam: bool):
             *((np.full(start.shape, row), start, stop) for row, start, stop in parts), strict=True
         )
     )
-    if seam:
-        stop = stop - np.where(stop - start > 4 * SEAM, SEAM, 0.0)
-    return blocks.rectangles(row, start, stop, HEIGHT)
+    stop = stop - np.where(stop - start > 4 * seam, seam, 0.0)
+    return blocks.rectangles(row, start, stop, height)
 
 
 def readout(result):
     """Both timelines in figures, and what contention took."""
     off, on = (result["lines"][how] for how in HOW)
-    where = f"{result['cluster']}, N = {result['n']:,}"
+    what = f"N = {result['n']:,}, buckets of {format_size(result['bucket'])}"
     if result["overlap"].startswith("tensor"):
-        where = f"{result['cluster']}, two layers in one node"
-    slowed = on.busy[0] - off.busy[0]
-    lines = [f"{result['overlap']}; {where}, sequences per rank: {result['sequences']}"]
+        what = f"{DRAWN} of {ALL} layers, any N and bucket"
+    elif result["overlap"] == "stage-3 prefetch":
+        what = f"N = {result['n']:,}, any bucket"
+    # Less than a billionth of a step is rounding.
+    saved, slowed = (
+        round(each / off.span, 9) * off.span for each in (off.span - on.span, on.busy[0] - off.busy[0])
+    )
+    lines = [f"{result['overlap']}; {result['cluster']}, {counted(result['sequences'], 'sequence')}; {what}"]
     for how, t in zip(HOW, (off, on), strict=True):
         coverage, seconds, share = measures(t)
         lines.append(
             f"{how}: {format_time(t.span)}, communication {format_time(t.communication[0])}: "
             f"{format_share(coverage)} hidden, {format_time(seconds)} exposed, {format_share(share)} of it"
         )
-    gained = f"saves {format_time(off.span - on.span)}" if on.span <= off.span else "costs more than it hides"
+    gained = f"saves {format_time(saved)}" if saved >= 0 else "costs more than it hides"
     lines.append(
         f"overlap {gained}; computing beside communication takes {result['slow_down']:g} times as long: "
         f"{format_time(slowed)} more"

@@ -11,7 +11,7 @@ from labkit.planner.activations import layer_on_plan
 from labkit.planner.candidates import Candidate, candidates, choose
 from labkit.presets import cluster as load_cluster
 from labkit.presets import model as load_model
-from labkit.show import blocks, theme
+from labkit.show import blocks, memory_parts, theme
 from labkit.show.lab import Lab
 from labkit.spec import Cluster, Plan, Transformer
 from labkit.spec.rule import counted
@@ -28,7 +28,7 @@ CLUSTERS = (
     "b200",
 )  # nodes of at most 8 cards, which are the domain
 TP, PP = (1, 2, 4, 8), (1, 2, 4, 8, 16, 32, 64)
-MOST = 2.4  # the bars end here, in multiples of a card's memory
+CUT, WIDE = 1.4, 2.5  # the bars end here, and the axis, which has room for numbers, in multiples of a card
 PALE = {name: 0.35 * np.array(to_rgb(theme.COLOURS[name])) + 0.65 for name in ("good", "warning", "idle")}
 KINDS = {"fits": PALE["good"], "too much": PALE["warning"], "no": PALE["idle"]}
 
@@ -87,8 +87,8 @@ def build(figure):
     left.set_xticks(np.arange(len(PP)) + 0.5, PP)
     left.set_yticks(np.arange(len(TP)) + 0.5, [f"tp {tp}" for tp in TP])
     left.set_title("fullest card's memory, GB", pad=24)
-    right.set(xlim=(0, MOST), ylim=(len(TP), 0), xlabel="of a card's memory")
-    right.set_xticks([0, 0.5, 1, 1.5, 2], ["0", "½", "1", "1½", "2"])
+    right.set(xlim=(0, WIDE), ylim=(len(TP), 0), xlabel="of a card's memory")
+    right.set_xticks([0, 0.5, 1], ["0", "½", "1"])
     right.set_yticks([])
     right.set_title("leanest cut with ≥ 4 layers a stage", pad=24)
     for ax in (left, right):
@@ -96,14 +96,16 @@ def build(figure):
         ax.tick_params(length=0)
     left.spines[["left", "bottom"]].set_visible(False)
     right.axvline(1, color=theme.COLOURS["text"], lw=1.4, zorder=3)
-    for ax, words in ((left, KEY), (right, BARS)):
-        for x, text, colour in words:
-            where = dict(transform=ax.transAxes, ha="left", va="bottom", fontsize=10)
-            ax.text(x, 1.02, text, color=theme.COLOURS[colour], **where)
+    for x, text, colour in KEY:
+        where = dict(transform=left.transAxes, ha="left", va="bottom", fontsize=10)
+        left.text(x, 1.02, text, color=theme.COLOURS[colour], **where)
+    key = memory_parts.key(memory_parts.SUMS)
+    right.legend(handles=key, ncols=3, loc="lower left", bbox_to_anchor=(0, 1.0), **_LEGEND)
     edge = dict(facecolor="none", edgecolor=theme.COLOURS["text"])
+    rows, none = np.arange(len(TP)) + 0.5, np.zeros(len(TP))
     bars = {
-        name: right.barh(np.arange(len(TP)) + 0.5, np.zeros(len(TP)), height=0.52, color=theme.COLOURS[name])
-        for name in ("optimizer_states", "activations")
+        part: right.barh(rows, none, height=0.52, color=memory_parts.COLOURS[part])
+        for part in memory_parts.SUMS
     }
     return dict(
         cells=left.add_collection(PolyCollection([], edgecolor="white", lw=1.5)),
@@ -118,7 +120,7 @@ def build(figure):
 
 KEY = ((0.0, "fits", "good"), (0.085, "too much", "warning"), (0.245, "(thin: < 4 layers a stage)", "muted"))
 KEY += ((0.66, "framed: chosen", "text"),)
-BARS = ((0.0, "states", "optimizer_states"), (0.24, "activations", "activations"))
+_LEGEND = {"fontsize": 10, "handlelength": 1, "columnspacing": 1, "handletextpad": 0.4, "borderpad": 0}
 
 
 def update(artists, result: Result):
@@ -143,21 +145,19 @@ def update(artists, result: Result):
 
 
 def _fill(artists, i, cut: Candidate | None, capacity) -> None:
-    """The two bars of one degree and the words beside them."""
-    states, activations = (0.0, 0.0) if cut is None else (cut.memory.states, cut.memory.activations)
-    first = min(states / capacity, MOST)
-    second = min(activations / capacity, MOST - first)
-    artists["bars"]["optimizer_states"][i].set_width(first)
-    artists["bars"]["activations"][i].set(x=first, width=second)
+    """The three bars of one degree, end to end, and the words beside them; an arrow where they are cut."""
+    start = 0.0
+    for part, bars in artists["bars"].items():
+        size = 0.0 if cut is None else getattr(cut.memory, part) / capacity
+        bars[i].set(x=min(start, CUT), width=min(start + size, CUT) - min(start, CUT))
+        start += size
     says = artists["says"][i]
     if cut is None:
-        says.set(text="no such cut", x=0.03, ha="left", color=theme.COLOURS["muted"])
+        says.set(text="no such cut", x=0.03, color=theme.COLOURS["muted"])
         return
-    end = max(first + second, 1.0)  # right of the line that marks the card's memory
-    inside = end > 0.62 * MOST
-    says.set(text=f"pp {cut.pp}: {format_bytes(cut.memory.total)}", ha="right" if inside else "left")
-    says.set(x=end - 0.04 if inside else end + 0.04)
-    says.set_color("white" if inside else theme.COLOURS["text"])
+    mark = "→ " if start > CUT else ""
+    says.set(text=f"{mark}pp {cut.pp}: {format_bytes(cut.memory.total)}", color=theme.COLOURS["text"])
+    says.set_x(np.clip(start, 1.0, CUT) + 0.04)  # right of the line that marks the card's memory
 
 
 def _box(i, j, inset=0.0):
@@ -201,10 +201,12 @@ def readout(result: Result) -> list[str]:
     ]
     one = result.chosen or min(result.cuts.values(), key=lambda cut: cut.memory.total)
     name = "fullest stage" if result.chosen else f"leanest, tp {one.tp} x pp {one.pp}"
-    states, activations = format_bytes(one.memory.states), format_bytes(one.memory.activations)
-    total = f"{format_bytes(one.memory.total)} of {format_bytes(capacity)}"
+    states, activations, besides, total = map(
+        format_bytes, (one.memory.states, one.memory.activations, one.memory.others, one.memory.total)
+    )
     lines.append(
-        f"{name}: states {states} + activations {activations} = {total}; {digits(one.layers)} layers a stage"
+        f"{name}, {counted(one.layers, 'layer')}: states {states} + activations {activations} + {besides} "
+        f"besides = {total} of {format_bytes(capacity)}"
     )
     wanted = ENOUGH_MICRO_BATCHES * one.pp * one.dp * micro if one.pp > 1 else one.dp * micro
     each = counted(whole / one.dp, "sequence")
@@ -218,7 +220,7 @@ def alt(result: Result) -> str:
     return (
         f"A map of tensor-parallel degrees against pipeline stages for {result.model.name}: {found} of "
         f"{len(result.cuts)} cuts fit; beside it the memory of the leanest cut of each degree, split into "
-        "states and activations, against one card."
+        "states, activations and what libraries and buffers take besides, against one card."
     )
 
 

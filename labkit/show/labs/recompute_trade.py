@@ -19,7 +19,6 @@ from labkit.presets import cluster as load_cluster
 from labkit.presets import model as load_model
 from labkit.show import blocks, memory_parts, theme, ticks
 from labkit.show.lab import Lab
-from labkit.show.labels import EndLabels
 from labkit.spec import Plan
 from labkit.units import GB, format_bytes, format_share
 
@@ -27,8 +26,8 @@ WAYS = ("none", "selective", "full", "full")
 NAMES = ("none", "selective", "full, every k", "full, every layer")
 CARDS = ("a100-40", "a100", "h200")
 SHARDS = 8  # data-parallel ranks over which stage 1 spreads the optimizer states
-CUT, WIDE = 170, 225  # GB: where bars end that are longer, and the axis, which has room for numbers there
-MOST, LEAST = 128, 2e-3  # layers per checkpoint, and share held, on the axes of the curve
+CUT, WIDE = 154, 228  # GB: where bars end that are longer, and the axis, which has room for numbers there
+MOST, LEAST = 128, 1e-3  # layers per checkpoint, and share held, on the axes of the curve
 GROUPS = np.arange(1, MOST + 1)
 HEIGHT = 0.62
 _ROW = np.arange(len(WAYS), dtype=float)[::-1]
@@ -97,11 +96,11 @@ def build(figure):
         figure,
         columns=3,
         left=0.145,
-        right=0.885,
+        right=0.94,
         bottom=0.15,
         top=0.8,
-        width_ratios=(2.5, 0.9, 2.4),
-        wspace=0.32,
+        width_ratios=(2.5, 0.9, 2.7),
+        wspace=0.31,
     )
     for ax in (left, middle):
         ax.grid(False, axis="y")
@@ -117,14 +116,14 @@ def build(figure):
     right.set_title("share held; dot: best k, ring: chosen k")
     hue = theme.COLOURS
     lines = [
-        right.plot([], [], color=hue["ghost"], lw=1.6, ls="--", label="if input = layer")[0],
+        right.plot([], [], color=hue["text"], lw=1.4, ls="--", label="if input = layer")[0],
         right.plot([], [], color=hue["expert"], lw=1.6, label="inputs")[0],
         right.plot([], [], color=hue["activations"], lw=3, label="held")[0],
     ]
-    key = memory_parts.key(memory_parts.SUMS)
-    figure.legend(
-        handles=key, ncols=3, loc="upper left", bbox_to_anchor=(0.135, 0.995), handlelength=1.2, borderpad=0
-    )
+    # Keys, because curves end anywhere, and on those of the guide.
+    for handles, x, length in ((memory_parts.key(memory_parts.SUMS), 0.135, 1.2), (lines[::-1], 0.6, 1.8)):
+        place = dict(loc="upper left", bbox_to_anchor=(x, 0.995))
+        figure.legend(handles=handles, ncols=3, handlelength=length, columnspacing=1.4, borderpad=0, **place)
     return dict(
         shapes={part: blocks.patch(left, facecolor=memory_parts.COLOURS[part]) for part in memory_parts.SUMS},
         totals=[left.text(WIDE, row, "", ha="right", va="center") for row in _ROW],
@@ -133,11 +132,10 @@ def build(figure):
         extra=blocks.patch(middle, facecolor=hue["compute"]),
         shares=[middle.text(0, row, "", ha="left", va="center") for row in _ROW],
         lines=lines,
-        labels=EndLabels(right, lines),
+        below=right.plot([], [], "v", ms=6, color=hue["expert"], clip_on=False)[0],
         guide=[right.axhline(1, color=hue["muted"], lw=1.0, ls=":") for _ in range(2)],
         guides=[
-            right.text(MOST * 0.93, 1, name, color=hue["muted"], ha="right", va="bottom")
-            for name in ("1/√L", "1/L")
+            right.text(MOST * 1.06, 1, name, color=hue["muted"], va="center") for name in ("1/√L", "1/L")
         ],
         chosen=right.plot([], [], "o", ms=9, mfc="white", mec=hue["text"], zorder=5)[0],
         best=right.plot([], [], "o", ms=9, color=hue["good"], zorder=6)[0],
@@ -145,14 +143,14 @@ def build(figure):
 
 
 def update(artists, result):
-    """Fills the bars and the curves; a bar beyond the axis ends early, its number stays."""
+    """Fills the bars and the curves; a bar beyond the axis ends early, with an arrow before its number."""
     at_peak, start = result["at_peak"], np.zeros(len(WAYS))
     for part, shape in artists["shapes"].items():
         stop = start + getattr(at_peak, part) / GB
         shape.set_path(blocks.rectangles(_ROW, np.minimum(start, CUT), np.minimum(stop, CUT), HEIGHT))
         start = stop
     for text, total in zip(artists["totals"], at_peak.total, strict=True):
-        text.set_text(format_bytes(total))
+        text.set_text(f"{'→ ' if total > CUT * GB else ''}{format_bytes(total)}")
     capacity = result["capacity"] / GB
     artists["card"].set_xdata([capacity] * 2)
     artists["says"].set(x=capacity, text=f"card: {capacity:.0f} GB")
@@ -160,10 +158,12 @@ def update(artists, result):
     artists["extra"].set_path(blocks.rectangles(_ROW, 0 * extra, extra, HEIGHT))
     for text, share in zip(artists["shares"], extra, strict=True):
         text.set(x=share + 0.015, text=f"{100 * share:.0f} %")
+    k = GROUPS[: result["layers"]]
     for line, name in zip(artists["lines"], ("alike", "inputs", "held"), strict=True):
-        share = result[name][: result["layers"]]
-        shown = share > 1.2 * LEAST
-        line.set_data(GROUPS[: len(share)][shown], share[shown])
+        line.set_data(k, result[name][: len(k)])
+    # Inputs go on below the axis where layers keep much.
+    leaves = leaves_at(k, result["inputs"][: len(k)])
+    artists["below"].set_data(leaves, np.full(len(leaves), LEAST))
     for line, text, share in zip(artists["guide"], artists["guides"], guide(result), strict=True):
         line.set_ydata([share] * 2)
         text.set_y(share)
@@ -178,12 +178,19 @@ def update(artists, result):
         artists["extra"],
         *artists["shares"],
         *artists["lines"],
-        *artists["labels"].place(),
+        artists["below"],
         *artists["guide"],
         *artists["guides"],
         artists["chosen"],
         artists["best"],
     ]
+
+
+def leaves_at(k, share) -> list[float]:
+    """Where the falling line through the shares leaves the axis, on logarithmic scales; empty: nowhere."""
+    if share[-1] >= LEAST:
+        return []
+    return [float(np.exp(np.interp(np.log(LEAST), np.log(share[::-1]), np.log(k[::-1]))))]
 
 
 def guide(result):
@@ -196,6 +203,7 @@ def readout(result):
     totals, extra, of = result["at_peak"].total, result["extra"], result["of"]
     fits = [name for name, total in zip(NAMES, totals, strict=True) if total <= result["capacity"]]
     held, best, every = result["held"], result["best"], min(result["every"], result["layers"])
+    beyond = f" ({result['every']} is beyond a stage)" if every < result["every"] else ""
     none, selective, full, each = map(format_bytes, totals)
     sent, again = map(format_bytes, result["sent"])
     return [
@@ -206,7 +214,7 @@ def readout(result):
         f"extra compute: selective {format_share(extra[1])}, full {format_share(extra[2])} at any k; tensor "
         f"parallel sends {sent}, full {again}",
         f"of {result['layers']} layers {format_share(held[best - 1])} held at the best k = {best} "
-        f"(closed form {result['closed']:.2f}), {format_share(held[every - 1])} at k = {every}",
+        f"(closed form {result['closed']:.2f}), {format_share(held[every - 1])} at k = {every}{beyond}",
     ]
 
 

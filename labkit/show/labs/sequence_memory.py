@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from labkit.course.chapter4_recompute import half_at
+from labkit.errors import InputRefused
 from labkit.planner.activations import layer_activations
 from labkit.planner.recompute import checkpointed_bytes
 from labkit.planner.states import state_bytes
@@ -14,11 +15,12 @@ from labkit.show import memory_parts, theme, ticks
 from labkit.show.lab import Lab
 from labkit.show.labels import EndLabels
 from labkit.spec import Plan
-from labkit.units import format_bytes, format_share
+from labkit.spec.rule import counted
+from labkit.units import GB, MB, TB, format_bytes, format_share
 
 SEQUENCES = 2 ** np.arange(9, 18)
 STYLES = {"scores stored": ":", "fused": "-", "full recompute": "--"}
-LOW, HIGH = 1e8, 1e15  # bytes on the axis
+LOW, HIGH = 1e7, 2e16  # bytes on the axis
 
 
 def compute(
@@ -30,11 +32,15 @@ def compute(
     micro_batch=1,
     sequence_parallel=False,
 ):
-    """Activations of all layers by sequence, in three ways; states of stage 3 over ``n`` ranks of ``tp``."""
-    machine, of = load_cluster(cluster), load_model(model)
-    plan = Plan(tp=tp, dp=n, zero=3, micro_batch=micro_batch, sequence_parallel=sequence_parallel)
+    """Activations of all layers by sequence, in three ways, and states: ``n`` cards, stage 3 over n / tp."""
+    if n < 1 or n % tp:
+        raise InputRefused(
+            f"A replica takes tp {tp} cards; N = {n} is no multiple of it. Choose more cards or a smaller tp."
+        )
+    machine, of, dp = load_cluster(cluster), load_model(model), n // tp
+    plan = Plan(tp=tp, dp=dp, zero=3, micro_batch=micro_batch, sequence_parallel=sequence_parallel)
     held = np.array([_held(replace(of, sequence=int(s)), plan) for s in (*SEQUENCES, sequence)]).T
-    states = state_bytes(of.parameters / tp, n, 3)
+    states = state_bytes(of.parameters / tp, dp, 3)
     how = dict(micro_batch=micro_batch, tp=tp, sequence_parallel=sequence_parallel)
     halves = [half_at(of, states, fused, **how) for fused in (False, True)]
     halves.append(float(sequence * states / held[-1, -1]))  # in proportion to s
@@ -66,6 +72,7 @@ def build(figure):
         ax.set(xlim=(SEQUENCES[0], SEQUENCES[-1] * 1.15), xlabel="sequence, tokens")
         ticks.scale(ax.xaxis, "number", log=2, most=5)
     ticks.scale(left.yaxis, "bytes", log=10, most=4)
+    left.set_yticks([100 * MB, 10 * GB, TB, 100 * TB])
     left.set(ylim=(LOW, HIGH), title="held by one card")
     ticks.scale(right.yaxis, "share")
     right.set(ylim=(0, 1.03), title="activations, share of both")
@@ -78,7 +85,7 @@ def build(figure):
     return dict(
         lines=lines,
         shares=shares,
-        labels=[EndLabels(left, lines), EndLabels(right, shares)],
+        labels=[EndLabels(left, lines), EndLabels(right, shares, gap=10)],
         dots=[right.plot([], [], "o", color=hue["text"], ms=7, zorder=5)[0] for _ in STYLES],
         here=[ax.axvline(SEQUENCES[0], color=hue["muted"], lw=1.2, ls="--") for ax in axes],
     )
@@ -107,12 +114,13 @@ def readout(result):
     """The chosen sequence in each way, and from where activations are over half."""
     plan, of, at = result["plan"], result["of"], result["sequence"]
     states, card = map(format_bytes, _levels(result))
+    nothing = " (sequence parallel: no change)" if plan.sequence_parallel and plan.tp == 1 else ""
     held = ", ".join(f"{way} {format_bytes(values[-1])}" for way, values in result["held"].items())
     share = ", ".join(f"{way} {format_share(values[-1])}" for way, values in result["share"].items())
     half = "; ".join(f"{s:,.0f} ({way})" for way, s in result["half"].items())
     return [
-        f"{of.name}, stage 3 over {plan.dp}, tp {plan.tp}: states {states} of {card} on "
-        f"{result['machine'].gpu.name}",
+        f"{of.name} on {counted(plan.ranks, 'card')}, tp {plan.tp}{nothing}, stage 3 over {plan.dp}: "
+        f"states {states} of {card}",
         f"activations at s = {at:,}, micro-batch {plan.micro_batch}: {held}",
         f"their share of states and activations: {share}",
         f"over half from s = {half}",

@@ -4,12 +4,14 @@ import numpy as np
 from matplotlib.lines import Line2D
 
 from labkit.course.chapter3_data import GUIDE_PARAMETERS, machine_of
+from labkit.course.chapter4_sharding import shards_inside
 from labkit.planner.sharding import hybrid as hybrid_rows
 from labkit.planner.states import FP32_ACCUMULATION, FP32_GRADIENTS, MIXED, bytes_by_state
 from labkit.planner.traffic import Workload, data_parallel, sharded
 from labkit.show import blocks, memory_parts, theme, ticks
 from labkit.show.lab import Lab
 from labkit.show.sense import several_ranks
+from labkit.spec.rule import counted
 from labkit.units import GB, TB, digits, format_bytes, format_time
 
 RECIPES = {"2 + 2 + 12": MIXED, "2 + 4 + 12": FP32_GRADIENTS, "2 + 2 + 4 + 12": FP32_ACCUMULATION}
@@ -17,20 +19,19 @@ STAGES = np.arange(4)
 NAMES = ("plain", "stage 1", "stage 2", "stage 3")
 PARTS = ("parameters", "gradients", "optimizer_states")
 MOST, SUMS = 335 * GB, 265 * GB  # of the axis; where the sums stand, beyond 20 bytes a parameter
-LEAST_SENT, MOST_SENT = 0.5 * GB, 40 * TB
+LEAST_SENT, MOST_SENT = 0.2 * GB, 40 * TB
 HEIGHT = 0.62
 
 
-def compute(cluster="a100", n=8, micro_batches=1, recipe="2 + 2 + 12", hybrid=False):
+def compute(cluster="a100", n=16, micro_batches=1, recipe="2 + 2 + 12", hybrid=False):
     """States and traffic of 13e9 parameters at each stage on ``n`` ranks, m micro-batches a step.
 
-    ``recipe``: bytes per parameter of weights, gradients (an fp32 copy of them) and optimizer. ``hybrid``:
+    ``recipe``: bytes per parameter of parameters, gradients (an fp32 copy of them) and optimizer. ``hybrid``:
     stages shard over the ranks of one fast-link domain, with replicas across.
     """
     several_ranks(n)
     machine, chosen = machine_of(cluster, n), RECIPES[recipe]
-    # 512 ranks do not fill racks of 72: a power of two of them shares the shards.
-    shards = min(n, 2 ** int(np.log2(machine.domain))) if hybrid else n
+    shards = int(shards_inside(n, machine.domain)) if hybrid else n
     work = Workload(GUIDE_PARAMETERS, 40, 5120, 2048, 1, micro_batches, chosen.weights, chosen.gradients)
     bills = [data_parallel(work, n, domain=machine.domain)]
     for stage in (1, 2, 3):
@@ -43,6 +44,7 @@ def compute(cluster="a100", n=8, micro_batches=1, recipe="2 + 2 + 12", hybrid=Fa
         machine=machine,
         n=n,
         shards=shards,
+        alike=hybrid and shards == n,
         micro_batches=micro_batches,
         recipe=recipe,
         held={part: GUIDE_PARAMETERS * np.array([one[part] for one in held]) for part in PARTS},
@@ -72,13 +74,22 @@ def build(figure):
     key = memory_parts.key(PARTS)
     key.append(Line2D([], [], color=theme.COLOURS["warning"], lw=1.6, label="the card"))
     figure.legend(handles=key, ncols=4, loc="upper left", bbox_to_anchor=(0.075, 0.99), **_LEGEND)
-    dots = [Line2D([], [], label=label, **look) for label, look in _DOTS.items()]
-    figure.legend(handles=dots, ncols=2, loc="upper left", bbox_to_anchor=(0.625, 0.99), **_LEGEND)
+    # Two legends, because the second goes where nothing crosses.
+    legends = [
+        figure.legend(
+            handles=[Line2D([], [], label=label, **look)],
+            loc="upper left",
+            bbox_to_anchor=(x, 0.99),
+            **_LEGEND,
+        )
+        for x, (label, look) in zip((0.625, 0.745), _DOTS.items(), strict=True)
+    ]
     return dict(
         bars={part: blocks.patch(held, facecolor=memory_parts.COLOURS[part], zorder=2) for part in PARTS},
         sums=blocks.Numbers(held, "right", fontsize=11),
         card=held.axvline(0, color=theme.COLOURS["warning"], lw=1.6, zorder=4),
         dots=[sent.plot([], [], zorder=4, **look)[0] for look in _DOTS.values()],
+        crosses=legends[1],
         stems=blocks.patch(sent, fill=False, linewidth=1.2, color=theme.COLOURS["grid"], zorder=1),
         says=blocks.Numbers(sent, "right", fontsize=11),
     )
@@ -86,7 +97,7 @@ def build(figure):
 
 _LEGEND = {"handlelength": 1.2, "columnspacing": 1.3, "borderpad": 0, "handletextpad": 0.5}
 _DOTS = {
-    "sent in all": {"color": theme.COLOURS["communication"], "marker": "o", "ls": "", "ms": 9},
+    "sent in all": {"color": theme.COLOURS["text"], "marker": "o", "ls": "", "ms": 9},
     "of it over the network": {
         "color": theme.COLOURS["device"],
         "marker": "D",
@@ -109,6 +120,7 @@ def update(artists, result):
     sent, across = result["sent"], result["across"]
     artists["dots"][0].set_data(sent, STAGES)
     artists["dots"][1].set_data(np.where(across > 0, across, np.nan), STAGES)
+    artists["crosses"].set_visible(bool(across.any()))
     corners = np.full(4, LEAST_SENT)
     artists["stems"].set_path(blocks.rectangles(STAGES, corners, sent, 0.0))
     times = [f"  {digits(each / sent[0])} x" for each in sent]
@@ -119,6 +131,7 @@ def update(artists, result):
         artists["card"],
         artists["stems"],
         *artists["dots"],
+        artists["crosses"],
         artists["says"],
     ]
 
@@ -132,7 +145,8 @@ def readout(result):
     held = sum(result["held"].values())
     memory, n, shards = result["machine"].gpu.usable, result["n"], result["shards"]
     fits = [name for name, size in zip(NAMES, held, strict=True) if size < memory]
-    where = f"shards over {shards}" + (f", {n // shards} replicas" if shards < n else "")
+    where = f"shards over {shards}" + (f", {counted(n // shards, 'replica')}" if shards < n else "")
+    where += ", hybrid or not" if result["alike"] else ""
     sent = ", ".join(format_bytes(size) for size in result["sent"])
     between = result["across"]
     return [
@@ -150,9 +164,9 @@ def readout(result):
 def alt(result):
     """What a reader who cannot see the picture needs."""
     return (
-        "Left, one stacked bar for plain data parallelism and each stage of sharding: weights, gradients and "
-        f"optimizer states of 13e9 parameters on one of {result['n']} ranks, shorter from stage to stage, "
-        "with a line at the card's memory; right, a dot for the bytes that a rank sends per step at each."
+        "Left, one stacked bar for plain data parallelism and each stage of sharding: parameters, gradients "
+        f"and optimizer states of 13e9 parameters on one of {result['n']} ranks, shorter from stage to "
+        "stage, with a line at the card's memory; right, a dot for the bytes that a rank sends per step."
     )
 
 

@@ -7,7 +7,7 @@ from labkit.course.chapter3_buckets import overlapped
 from labkit.course.chapter4_overlap import OVERLAPS
 from labkit.presets import cluster_ids
 from labkit.show import byte_size, choice, linear, live, log2, preset, still
-from labkit.show.labs.overlap_coverage import LEAST, MOST, overlap_coverage
+from labkit.show.labs.overlap_coverage import LEAST, MOST, ZERO, overlap_coverage
 
 
 def widths(patch):
@@ -45,9 +45,33 @@ def test_everything_stays_inside_the_axes(drawn, overlap, name):
         for lines in artists["lines"].values():
             coverage, seconds, share = (line.get_ydata() for line in lines)
             assert np.all((coverage >= -1e-9) & (coverage <= 1 + 1e-9) & (share <= 1))
-            assert np.all((seconds >= LEAST) & (seconds <= MOST))
+            assert np.all(np.isnan(seconds) | ((seconds >= LEAST) & (seconds <= MOST)))
         off, on = (result["lines"][how] for how in ("off", "on"))
         assert off.coverage < on.coverage or on.coverage == pytest.approx(off.coverage, abs=1e-9)
+
+
+def test_nothing_exposed_is_marked_and_no_line_is_drawn_there(drawn):
+    artists, result = drawn("overlap_coverage", overlap="tensor parallel, beside weight gradients")
+    x, y = artists["zeros"].get_data()
+    assert list(x) == result["shown"] and set(y) == {ZERO} and artists["zero"].get_visible()
+    assert np.isnan(artists["lines"]["on"][1].get_ydata()).all() and artists["dots"][1].get_ydata() == [ZERO]
+    artists, _ = drawn("overlap_coverage")
+    assert not len(artists["zeros"].get_xdata()) and not artists["zero"].get_visible()
+
+
+def test_the_curves_of_stage_3_are_its_timelines(drawn):
+    _, result = drawn("overlap_coverage", overlap="stage-3 prefetch", slow_down=1.3, sequences=4)
+    at = result["shown"].index(4)
+    for how, t in result["lines"].items():
+        one = (t.coverage, t.exposed[0], t.exposed[0] / t.span)
+        assert result["curves"][how][:, at] == pytest.approx(one)
+
+
+def test_controls_that_have_no_part_are_named():
+    tensor = still(overlap_coverage, overlap=OVERLAPS[1], n=8).facts
+    assert "any N and bucket" in tensor[0]
+    assert tensor == still(overlap_coverage, overlap=OVERLAPS[1], n=512, bucket=2**30).facts
+    assert "any bucket" in still(overlap_coverage, overlap=OVERLAPS[4]).facts[0]
 
 
 def test_a_backward_pass_is_drawn_as_one(drawn):

@@ -1,11 +1,14 @@
 """The map of the four-step choice says what the decision says."""
 
+import re
+
 import pytest
 
 from labkit.planner.decide import decide
 from labkit.presets import cluster, model
 from labkit.show import labs, still
-from labkit.show.labs.plan_decision import CLUSTERS, KINDS, PP, TP, compute
+from labkit.show.labs.plan_decision import CLUSTERS, CUT, KINDS, PP, TP, compute
+from labkit.show.memory_parts import SUMS
 
 
 @pytest.mark.parametrize("id", ["gpt3-13b", "llama2-70b", "mixtral-8x7b"])
@@ -32,13 +35,37 @@ def test_cells_have_the_memory_and_the_colour_of_their_cut(drawn):
     assert len(artists["chosen"].get_paths()) == 1
 
 
-def test_bars_are_states_and_activations_of_the_leanest_cut(drawn):
+def test_bars_are_the_whole_memory_of_the_leanest_cut_that_is_judged(drawn):
     artists, result = drawn("plan_decision", model="gpt3-13b", micro_batch=2)
     capacity = result.machine.gpu.usable
     for i, tp in enumerate(TP):
-        memory = result.leanest[tp].memory
-        assert artists["bars"]["optimizer_states"][i].get_width() == pytest.approx(memory.states / capacity)
-        assert artists["bars"]["activations"][i].get_width() == pytest.approx(memory.activations / capacity)
+        memory, end = result.leanest[tp].memory, 0.0
+        for part in SUMS:
+            bar = artists["bars"][part][i]
+            assert (bar.get_x(), bar.get_width()) == pytest.approx((end, getattr(memory, part) / capacity))
+            end += bar.get_width()
+        assert end * capacity == pytest.approx(memory.total) and memory.others > 0
+        assert not artists["says"][i].get_text().startswith("→")
+
+
+def test_a_bar_beyond_the_axis_is_cut_and_says_so(drawn):
+    artists, result = drawn("plan_decision", model="gpt3-175b", nodes=1)
+    over = 0
+    for i, tp in enumerate(TP):
+        end = max(bars[i].get_x() + bars[i].get_width() for bars in artists["bars"].values())
+        cut = result.leanest[tp].memory.total > CUT * result.machine.gpu.usable
+        assert end <= CUT + 1e-12 and artists["says"][i].get_text().startswith("→") == cut
+        over += cut
+    assert over
+
+
+@pytest.mark.parametrize("nodes", [1, 8])
+def test_the_sum_in_the_readout_adds_up(nodes):
+    """The fullest stage of the chosen cut, or of the leanest where nothing fits."""
+    line = still(labs.plan_decision, model="llama2-70b", nodes=nodes).facts[2]
+    sums = r"states ([\d.]+) GB \+ activations ([\d.]+) GB \+ ([\d.]+) GB besides = ([\d.]+) GB of 84 GB$"
+    *parts, total = map(float, re.search(sums, line).groups())
+    assert sum(parts) == pytest.approx(total, rel=0.01) and (total <= 84) == (nodes == 8)
 
 
 def test_where_nothing_fits_the_map_stays_and_says_so(drawn):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from labkit.show import labs, still
 from labkit.show.labs.recompute_trade import CUT, LEAST, WIDE
 from labkit.show.labs.sequence_memory import SEQUENCES
 
@@ -52,7 +53,10 @@ def test_what_does_not_fit_the_axis_is_cut_and_said(drawn):
     artists, result = drawn("recompute_trade", model="llama2-70b", tp=1, sequence=65536, micro_batch=16)
     assert max(bars(artists, "states")[1]) <= CUT < WIDE
     assert all("TB" in text.get_text() for text in artists["totals"][:2])
+    assert all(text.get_text().startswith("→ ") for text in artists["totals"])
     assert result["capacity"] < result["at_peak"].total.min()
+    whole, _ = drawn("recompute_trade", fused=True)
+    assert not any("→" in text.get_text() for text in whole["totals"])
 
 
 def test_selective_recompute_drops_stored_scores(drawn):
@@ -77,11 +81,30 @@ def test_every_curve_stays_inside_its_axes(drawn, setting):
     artists, _ = drawn("recompute_trade", **setting)
     for line in artists["lines"]:
         low, high = line.axes.get_ylim()
-        assert low == LEAST and np.all((line.get_ydata() > low) & (line.get_ydata() < high))
+        under = line.get_ydata() < low
+        assert low == LEAST and np.all(line.get_ydata() < high)
+        assert not under.any() or (line.get_label() == "inputs" and len(artists["below"].get_xdata()) == 1)
+
+
+def test_inputs_that_leave_the_axis_are_marked_where_they_do(drawn):
+    # Scores of 65,536 tokens: a layer keeps 2,594 s b h, so that inputs are 2 / 2594 of it at every layer.
+    artists, _ = drawn("recompute_trade", tp=1, sequence=65536)
+    assert artists["below"].get_xdata() == [1] and artists["below"].get_ydata() == [LEAST]
+    artists, _ = drawn("recompute_trade", tp=1, sequence=16384)
+    inputs = 2 * np.ceil(40 / np.arange(1, 41)) / 40 / (34 + 5 * 40 * 16384 / 5120)
+    first = np.flatnonzero(inputs < LEAST)[0]
+    assert first <= artists["below"].get_xdata()[0] < first + 1
+    assert not len(drawn("recompute_trade", fused=True, tp=1)[0]["below"].get_xdata())
+
+
+def test_k_beyond_a_stage_is_the_whole_stage_and_said():
+    said = [still(labs.recompute_trade, pp=8, every=every).facts for every in (4, 5, 16)]
+    assert "beyond" not in said[0][3] and "beyond" not in said[1][3]
+    assert said[2][3] == said[1][3] + " (16 is beyond a stage)" and said[2][:3] == said[1][:3]
 
 
 def test_activations_by_sequence_by_hand(drawn):
-    artists, result = drawn("sequence_memory", n=16, tp=2, micro_batch=3, sequence=2048)
+    artists, result = drawn("sequence_memory", n=32, tp=2, micro_batch=3, sequence=2048)
     s = SEQUENCES.astype(float)
     unit = 40 * 3 * s * 5120
     stored, fused = unit * (22 + 5 * 40 * s / 5120 / 2), unit * 22  # 10 + 24/2
@@ -104,3 +127,21 @@ def test_the_chosen_sequence_is_marked_on_every_share(drawn):
         (x,), (y,) = dot.get_data()
         assert (x, y) == (8192, pytest.approx(line.get_ydata()[SEQUENCES.tolist().index(8192)]))
     assert [line.get_xdata()[0] for line in artists["here"]] == [result["sequence"]] * 2
+
+
+def test_what_is_drawn_of_the_sequence_fits_its_axes(drawn):
+    least = dict(model="llama2-7b", n=512, tp=8, sequence=512, sequence_parallel=True)
+    for setting in (least, dict(model="gpt3-175b", n=1, micro_batch=16, sequence=131072)):
+        artists, _ = drawn("sequence_memory", **setting)
+        for line in artists["lines"]:
+            low, high = line.axes.get_ylim()
+            assert np.all((line.get_ydata() > low) & (line.get_ydata() < high))
+
+
+def test_n_is_all_cards_and_sequence_parallel_alone_is_said_to_do_nothing():
+    states = [still(labs.sequence_memory, n=64, tp=tp).facts[0].split("states ")[1] for tp in (1, 2, 8)]
+    assert len(set(states)) == 1  # P / tp over N / tp
+    alone = still(labs.sequence_memory, sequence_parallel=True).facts
+    assert "(sequence parallel: no change)" in alone[0] and alone[1:] == still(labs.sequence_memory).facts[1:]
+    cut = still(labs.sequence_memory, tp=2, sequence_parallel=True).facts
+    assert "no change" not in cut[0] and cut[1] != still(labs.sequence_memory, tp=2).facts[1]
