@@ -260,7 +260,7 @@ class LabOnPage:
     def click(self, button: str) -> None:
         """Clicks a button (Reset, Keep this curve) and waits for the lab to answer."""
         before = self._state()
-        self.box.get_by_role("button", name=button).click()
+        self.box.get_by_role("button", name=button, exact=True).click()
         self.settle(before)
 
     def _state(self) -> str:

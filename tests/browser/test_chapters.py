@@ -9,6 +9,7 @@ NOTEBOOKS = sorted((Path(__file__).resolve().parents[2] / "notebooks").glob("*.i
 SHOTS = os.environ.get("LABKIT_SHOTS")  # a folder to leave screenshots in, for a person to look at
 # (lab, control) that leaves the picture as it was and moves the numbers below it, and why that is right.
 READOUT_ONLY = {
+    ("sequence_memory", "sequence parallel"): "one tensor-parallel rank has nothing to share",
     ("tensor_degree", "cluster"): "the next preset has the same links and the same chip, less memory",
     ("tensor_micro_batch", "cluster"): "the next preset has the same links and the same chip",
     ("volume_by_ranks", "message size S"): "the picture is in units of S",
