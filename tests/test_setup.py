@@ -146,7 +146,14 @@ def test_make_lab_serves_the_readers_copy_on_loopback_and_ends_on_ctrl_c(tmp_pat
     environment = {**quiet_environment(tmp_path / "home"), "HOME": str(tmp_path / "home"), "CI": "true"}
     command = [sys.executable, "-m", "tools.lab"]
     with subprocess.Popen(
-        command, cwd=tree, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        command,
+        cwd=tree,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        # As from a terminal: what is started in the background of a script ignores Ctrl-C from birth.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as lab:
         lines = [lab.stdout.readline() for _ in range(4)]
         try:
@@ -164,5 +171,9 @@ def test_make_lab_serves_the_readers_copy_on_loopback_and_ends_on_ctrl_c(tmp_pat
             assert schema["fetchNews"]["default"] == "false" and schema["checkForUpdates"]["default"] is False
         finally:
             lab.send_signal(signal.SIGINT)
-            rest = lab.communicate(timeout=30)[0]
+            try:
+                rest = lab.communicate(timeout=30)[0]
+            except subprocess.TimeoutExpired:
+                lab.kill()
+                raise
     assert lab.returncode == 0 and "Traceback" not in rest, "".join(lines) + rest
