@@ -13,7 +13,6 @@ from labkit.planner.plan_seats import (
     expert_seats,
     expert_tensor_seats,
     plan_seats,
-    shard_counts,
     shard_seats,
 )
 from labkit.planner.rank_parameters import fullest, most_layers
@@ -30,6 +29,7 @@ from labkit.planner.traffic import (
 )
 from labkit.spec import Cluster, Plan, Transformer
 from labkit.spec.checks import noun, together
+from labkit.spec.replicas import shard_counts
 from labkit.spec.rules import check_nouns
 from labkit.units import plain
 

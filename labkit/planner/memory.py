@@ -13,12 +13,12 @@ from labkit.errors import InputRefused
 from labkit.planner.activations import layer_activations
 from labkit.planner.conventions import USUAL, Conventions
 from labkit.planner.in_flight import in_flight
-from labkit.planner.plan_seats import replica_counts, shard_counts
 from labkit.planner.rank_parameters import end_parameters, given_layers, has_ends, layer_on_rank
-from labkit.planner.recompute import checkpoints
+from labkit.planner.recompute import checkpoints, recomputed_bytes
 from labkit.planner.states import bytes_by_state
 from labkit.spec import Cluster, Plan, Transformer
 from labkit.spec.checks import broadcasting, noun, shown
+from labkit.spec.replicas import replica_counts, shard_counts
 from labkit.spec.rules import check_nouns
 from labkit.strategies.prefetch import gathered_layers, whole_gradients
 from labkit.units import GB, format_memory, plain, words
@@ -88,8 +88,7 @@ class Memory:
     @property
     def fullest(self):
         """The number of the fullest stage; of an array of plans, numbers."""
-        place = np.expand_dims(self.total.argmax(axis=-1), -1)
-        return plain(np.take_along_axis(np.broadcast_to(self.stages, self.total.shape), place, -1)[..., 0])
+        return self._at_fullest(np.broadcast_to(self.stages, self.total.shape))
 
     @property
     def fits(self):
@@ -99,22 +98,26 @@ class Memory:
     @property
     def at_peak(self) -> RankMemory:
         """The fullest stage in three sums."""
+        sums = (STATES, ACTIVATIONS, (*PASSING, *LIBRARIES))
+        return RankMemory(*(self._at_fullest(self.sum(names)) for names in sums))
+
+    def _at_fullest(self, by_stage: np.ndarray):
+        """What stands at the fullest stage of each plan."""
         place = np.expand_dims(self.total.argmax(axis=-1), -1)
-        sums = (self.sum(names) for names in (STATES, ACTIVATIONS, (*PASSING, *LIBRARIES)))
-        return RankMemory(*(plain(np.take_along_axis(one, place, -1)[..., 0]) for one in sums))
+        return plain(np.take_along_axis(by_stage, place, -1)[..., 0])
 
     def __repr__(self):
         if self.total.ndim > 1 or np.ndim(self.capacity):
             fits = np.asarray(self.fits)
             return f"memory of {fits.size:,} plans or cards; {fits.mean():.0%} fit"
-        shown = np.arange(self.stages.size)
-        if shown.size > _COLUMNS:
-            shown = np.unique([0, 1, self.fullest, shown[-1]])
+        columns = np.arange(self.stages.size)
+        if columns.size > _COLUMNS:
+            columns = np.unique([0, 1, self.fullest, columns[-1]])
         rows = {words(name): part for name, part in self.parts.items() if part.any()}
         rows["in all"] = self.total
-        lines = [f"{'GB on a rank of stage':24}" + "".join(f"{self.stages[i]:>8}" for i in shown)]
+        lines = [f"{'GB on a rank of stage':24}" + "".join(f"{self.stages[i]:>8}" for i in columns)]
         lines += [
-            f"{name:24}" + "".join(f"{part[i] / GB:8.2f}" for i in shown) for name, part in rows.items()
+            f"{name:24}" + "".join(f"{part[i] / GB:8.2f}" for i in columns) for name, part in rows.items()
         ]
         fits = "fits" if self.fits else "does not fit"
         peak = f"the fullest, stage {self.fullest}, {fits}: {format_memory(self.peak)}"
@@ -149,9 +152,10 @@ def memory(model: Transformer, cluster: Cluster, plan: Plan, conventions: Conven
     plan = plan.with_axis()
     embeds, predicts = has_ends(plan, stages == 0, stages == np.asarray(plan.pp) - 1)
     layers = model.layers / np.asarray(plan.pp, float) if given is None else given.sum(axis=0)
-    parts = _states(model, plan, conventions.recipe, layers, embeds, predicts)
+    layer, ends = layer_on_rank(model, plan), end_parameters(model, plan, embeds, predicts)
+    parts = _states(plan, conventions.recipe, layers, layer, ends)
     parts |= _activations(model, plan, conventions, layers, given, stages, embeds, predicts)
-    parts |= _passing(model, plan, conventions, layers, embeds, predicts)
+    parts |= _passing(model, plan, conventions, layers, layer, ends, predicts)
     shape = np.broadcast_shapes(*(np.shape(part) for part in parts.values()), stages.shape)
     parts["communicators"] = conventions.communicator * _groups(model, plan)
     parts = {name: np.broadcast_to(np.asarray(part, float), shape) for name, part in parts.items()}
@@ -166,9 +170,8 @@ def _ends_and_second(plan: Plan) -> np.ndarray:
     return np.stack([np.zeros_like(last), np.minimum(1, last), last], axis=-1)
 
 
-def _states(model, plan, recipe, layers, embeds, predicts) -> dict:
+def _states(plan, recipe, layers, layer, ends) -> dict:
     """Parameters, gradients and optimizer states of the layers; all of them of the ends."""
-    layer, ends = layer_on_rank(model, plan), end_parameters(model, plan, embeds, predicts)
     dense, experts = (bytes_by_state(shards, plan.zero, recipe) for shards in shard_counts(plan))
     parts = {
         name: layers * (np.asarray(layer.dense) * dense[name] + np.asarray(layer.experts) * experts[name])
@@ -201,7 +204,7 @@ def _activations(model, plan, conventions, layers, given, stages, embeds, predic
     rows = np.asarray(plan.padded_vocabulary(model.vocabulary)) / np.asarray(plan.tp, float)
     logits = positions * (4 * model.hidden / around + conventions.logit_bytes * rows)
     logits = predicts * (logits + conventions.recipe.weights * model.hidden * rows)
-    again = np.where(full, np.minimum(every, group) * one.kept - one.boundary, 0.0)
+    again = np.where(full, recomputed_bytes(group, every, one.boundary, one.kept), 0.0)
     # The loss and the backward of a layer come one after the other: the larger of the two counts.
     passing = np.maximum(again + one.backward - logits, 0.0) * (layers > 0)
     others = np.maximum(np.asarray(in_flight(plan, stages, sizes)) - 1, 0.0)
@@ -215,9 +218,9 @@ def _activations(model, plan, conventions, layers, given, stages, embeds, predic
     }
 
 
-def _passing(model, plan, conventions, layers, embeds, predicts) -> dict:
+def _passing(model, plan, conventions, layers, layer, ends, predicts) -> dict:
     """Whole layers of stage 3, and gradients before they are reduced or added up."""
-    recipe, layer = conventions.recipe, layer_on_rank(model, plan)
+    recipe = conventions.recipe
     dense, experts = (np.asarray(count) for count in shard_counts(plan))
     matrix = np.asarray(end_parameters(model, plan, False, predicts).total)
     whole = np.asarray(layer.dense) * (dense > 1) + np.asarray(layer.experts) * (experts > 1)
@@ -227,9 +230,8 @@ def _passing(model, plan, conventions, layers, embeds, predicts) -> dict:
     local = np.maximum(1, model.experts / np.asarray(plan.ep, float))
     added = recipe.all_gradients > recipe.weights
     made = recipe.weights * added * (np.asarray(layer.dense) + np.asarray(layer.experts) / local)
-    ends = np.asarray(end_parameters(model, plan, embeds, predicts).total)
     copies = (np.asarray(count) > 1 for count in replica_counts(plan))
-    held = (layers * np.asarray(layer.dense) + ends, layers * np.asarray(layer.experts))
+    held = (layers * np.asarray(layer.dense) + ends.total, layers * np.asarray(layer.experts))
     copied = sum(alike * each for alike, each in zip(copies, held, strict=True))
     made = made + conventions.copied_gradients * recipe.gradients * copied
     reduced = (np.asarray(plan.zero) >= 2) & (whole > 0)

@@ -8,6 +8,7 @@ import numpy as np
 from labkit.planner.traffic import Seats
 from labkit.spec import Plan
 from labkit.spec.checks import broadcasting, noun, whole
+from labkit.spec.replicas import replica_counts
 from labkit.units import plain
 
 
@@ -46,30 +47,7 @@ def expert_data_seats(plan: Plan, domain: int) -> Seats:
     """Seats of the ranks that hold the same experts, over which their gradients are reduced."""
     noun(plan, Plan, "the plan")
     inner = _whole(plan.expert_tp) * _whole(plan.ep)
-    stage = _whole(plan.tp) * _whole(plan.cp) * _whole(plan.dp)
-    return _of_stage(plan, inner, np.maximum(1, stage // inner), domain)
-
-
-def replica_counts(plan: Plan) -> tuple:
-    """Ranks that hold the same parameters, dp x cp, and ranks with the same experts, tp dp cp / (ep etp)."""
-    noun(plan, Plan, "the plan")
-    return _counts(plan, np.asarray(plan.dp) * plan.cp)
-
-
-def shard_counts(plan: Plan) -> tuple:
-    """Over how many of these ZeRO spreads: all of them, or what ``shard_ranks`` of the dp x cp ranks hold.
-
-    >>> shard_counts(Plan(dp=64)), shard_counts(Plan(dp=64, ep=4, shard_ranks=8))
-    ((64, 64), (8, 2))
-    """
-    noun(plan, Plan, "the plan")
-    same = np.asarray(plan.dp) * plan.cp
-    return _counts(plan, same if plan.shard_ranks is None else np.minimum(same, plan.shard_ranks))
-
-
-def _counts(plan, same) -> tuple:
-    experts = np.asarray(plan.tp) * same // (np.asarray(plan.ep) * plan.expert_tp)
-    return plain(same), plain(np.maximum(1, experts))
+    return _of_stage(plan, inner, replica_counts(plan)[1], domain)
 
 
 def shard_seats(everyone: Seats, shards) -> tuple[Seats, Seats]:

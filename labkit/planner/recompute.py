@@ -43,8 +43,19 @@ def checkpointed_bytes(layers, every, boundary, layer, in_flight=1):
     layers, every = _counts(layers, every, boundary=boundary, layer=layer, in_flight=in_flight)
     boundary, layer = _sizes(boundary, layer, zero=True)
     kept = amount(in_flight, "micro-batches in flight") * np.ceil(layers / every) * boundary
+    return plain(kept + recomputed_bytes(layers, every, boundary, layer))
+
+
+def recomputed_bytes(layers, every, boundary, layer):
+    """What the backward of a group of layers has computed again, beside its input. Refused: as above.
+
+    >>> recomputed_bytes(32, np.array([1, 4, 64]), 2.0, 34.0).tolist()
+    [32.0, 134.0, 1086.0]
+    """
+    layers, every = _counts(layers, every, boundary=boundary, layer=layer)
+    boundary, layer = _sizes(boundary, layer, zero=True)
     again = np.minimum(every, layers) * layer - np.where(layers > 0, boundary, 0.0)
-    return plain(kept + np.maximum(again, 0.0))
+    return plain(np.maximum(again, 0.0))
 
 
 def best_every(layers, boundary, layer, in_flight=1):

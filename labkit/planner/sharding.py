@@ -10,12 +10,13 @@ import numpy as np
 
 from labkit.errors import InputRefused
 from labkit.planner.compute import compute_time
-from labkit.planner.plan_seats import expert_data_seats, plan_seats, shard_counts, shard_seats
+from labkit.planner.plan_seats import expert_data_seats, plan_seats, shard_seats
 from labkit.planner.rank_parameters import layer_on_rank, layers_on_rank
 from labkit.planner.states import MIXED, Recipe
 from labkit.planner.traffic import BillRow, Seats, Workload, bill_row, data_parallel, seats, sharded
 from labkit.spec import Cluster, Link, Plan, Transformer
 from labkit.spec.checks import amount, noun, shown, together, whole
+from labkit.spec.replicas import shard_counts
 from labkit.spec.rules import check_nouns
 from labkit.strategies.prefetch import Prefetched, break_even_bandwidth, prefetched
 from labkit.units import plain

@@ -113,19 +113,11 @@ def smallest_ranks(parameters, memory, stage, recipe: Recipe = MIXED):
     (inf, 4.0, 3.0)
     """
     together("the smallest number of ranks", parameters=parameters, memory=memory, stage=stage)
-    kept, divided = _kept_and_divided(parameters, stage, recipe)
-    room = amount(memory, _CARD) - kept
+    parameters, room = amount(parameters, "the number of parameters"), amount(memory, _CARD)
+    one, two = ([np.asarray(state) for state in bytes_by_state(n, stage, recipe).values()] for n in (1, 2))
+    # What two ranks save is half of what ranks divide among them; the rest every rank keeps whole.
+    divided = parameters * sum(2 * (alone - half) for alone, half in zip(one, two, strict=True))
+    room = room - parameters * sum(2 * half - alone for alone, half in zip(one, two, strict=True))
     with np.errstate(divide="ignore", invalid="ignore"):
         # Strictly below: where the quotient is whole, one rank more.
         return plain(np.where(room > 0, np.floor(divided / room) + 1, np.inf))
-
-
-def _kept_and_divided(parameters, stage, recipe):
-    """Bytes of states that every rank keeps whole, and bytes that the ranks divide among them."""
-    noun(recipe, Recipe, "the recipe")
-    parameters = amount(parameters, "the number of parameters")
-    stage = one_of((0, 1, 2, 3), stage, _STAGE)
-    divided = (
-        recipe.optimizer * (stage >= 1) + recipe.all_gradients * (stage >= 2) + recipe.weights * (stage >= 3)
-    )
-    return parameters * (recipe.total - divided), parameters * divided

@@ -4,6 +4,7 @@ import numpy as np
 
 from labkit.spec.hardware import Cluster
 from labkit.spec.plan import Plan
+from labkit.spec.replicas import shard_counts
 from labkit.spec.rule import ADVICE, IMPOSSIBLE, Rule, WayOut, counted, divisors, nearest, use
 from labkit.spec.transformer import Transformer
 from labkit.units import digits
@@ -35,11 +36,8 @@ def nothing_to_shard(model: Transformer, cluster: Cluster, plan: Plan):
 
 def _shared(model: Transformer, plan: Plan):
     """Whether more than one rank shares the states, or those of experts, which all of tp may hold."""
-    ranks = np.asarray(plan.dp) * plan.cp
-    if plan.shard_ranks is not None:
-        ranks = np.minimum(ranks, plan.shard_ranks)
-    of_experts = (model.experts > 0) & (ranks * plan.tp >= 2 * np.asarray(plan.ep) * plan.expert_tp)
-    return (ranks > 1) | of_experts
+    ranks, of_experts = map(np.asarray, shard_counts(plan))
+    return (ranks > 1) | ((model.experts > 0) & (of_experts > 1))
 
 
 def _nothing_to_shard(model, cluster, plan):

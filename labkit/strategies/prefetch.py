@@ -54,8 +54,8 @@ def prefetch_timeline(
     layers gathered ahead; ``keep_last``: the last layer, first in the backward, is not freed in between.
     Items: what is computed is numbered from 0 (first forward) to 2 L - 1 (last backward); a gather has the
     number of what it is for, a reduce_scatter L more than the backward it follows. Computing is ``slow_down``
-    times slower beside a collective. Refused: layers and depth
-    that are not whole, layers that take no time to compute, and negative times.
+    times slower beside a collective. Refused: layers and depth that are not whole, layers that take no time
+    to compute, and negative times.
 
     >>> t = prefetch_timeline(3, forward=1, backward=2, gather=0.5, scatter=0.25)
     >>> t.span, t.exposed.tolist()  # 9 s of compute; the first gather and the last scatter show

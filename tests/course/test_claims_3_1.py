@@ -1,11 +1,10 @@
 """Section 3.1's claims against the guide, the claim lists and sums by hand."""
 
-import re
-
 import pytest
 
 from labkit.course.claims import all_claims
 from labkit.presets import cluster
+from tests.course.claim_values import figures, value
 
 CLAIMS = {id: claim for id, claim in all_claims().items() if claim.section == "3.1"}
 
@@ -35,17 +34,6 @@ EXPECTED = {
         "激活值另计",
     ],
 }
-
-
-def value(id):
-    return CLAIMS[id].row()["labkit_value"]
-
-
-def figures(id, pattern):
-    """All numbers that the groups of ``pattern`` find in the claim's computed value."""
-    found = re.search(pattern, value(id))
-    assert found, f"{pattern!r} not in {value(id)!r}"
-    return [float(group.replace(",", "")) for group in found.groups()]
 
 
 @pytest.mark.parametrize("id", EXPECTED)

@@ -1,7 +1,5 @@
 """Section 4.1's claims against the guide, the claim lists and sums by hand."""
 
-import re
-
 import pytest
 from pytest import approx
 
@@ -16,6 +14,7 @@ from labkit.course.chapter4_sharding import (
 )
 from labkit.course.claims import all_claims
 from labkit.presets import cluster
+from tests.course.claim_values import figures, value
 
 CLAIMS = {id: claim for id, claim in all_claims().items() if claim.section == "4.1"}
 
@@ -45,17 +44,6 @@ EXPECTED = {
         "1.5x 24x",
     ],
 }
-
-
-def value(id):
-    return CLAIMS[id].row()["labkit_value"]
-
-
-def figures(id, pattern):
-    """All numbers that the groups of ``pattern`` find in the claim's computed value."""
-    found = re.search(pattern, value(id))
-    assert found, f"{pattern!r} not in {value(id)!r}"
-    return [float(group.replace(",", "")) for group in found.groups()]
 
 
 @pytest.mark.parametrize("id", EXPECTED)

@@ -6,6 +6,7 @@ import pytest
 
 from labkit.course.chapter4_recompute_price import changes
 from labkit.course.claims import all_claims
+from tests.course.claim_values import value
 
 CLAIMS = {id: claim for id, claim in all_claims().items() if claim.section == "4.2"}
 
@@ -48,10 +49,6 @@ EXPECTED = {
     ],  # 0.12 / (5/3), 0.12 / (13/3), 0.62 / (13/6)
     "4.2-h": ["none 4 (1x, 94 GB)", "selective 4 (1x, 94 GB)", "full 6 (1.5x, 141 GB)"],
 }
-
-
-def value(id):
-    return CLAIMS[id].row()["labkit_value"]
 
 
 @pytest.mark.parametrize("id", EXPECTED)

@@ -9,6 +9,7 @@ from labkit.course import chapter4_overlap as overlap
 from labkit.course.claims import all_claims
 from labkit.presets import cluster
 from labkit.strategies.tensor_streams import tensor_case
+from tests.course.claim_values import figures, value
 
 CLAIMS = {id: claim for id, claim in all_claims().items() if claim.section == "4.3"}
 
@@ -40,17 +41,6 @@ EXPECTED = {
         "of 388 all_reduces",  # 24 layers x 16, two embeddings, the last norm's two
     ],
 }
-
-
-def value(id):
-    return CLAIMS[id].row()["labkit_value"]
-
-
-def figures(id, pattern):
-    """All numbers that the groups of ``pattern`` find in the claim's computed value."""
-    found = re.search(pattern, value(id))
-    assert found, f"{pattern!r} not in {value(id)!r}"
-    return [float(group.replace(",", "")) for group in found.groups()]
 
 
 @pytest.mark.parametrize("id", EXPECTED)

@@ -9,12 +9,11 @@ from labkit.planner.plan_seats import (
     expert_seats,
     expert_tensor_seats,
     plan_seats,
-    replica_counts,
-    shard_counts,
     shard_seats,
 )
 from labkit.planner.traffic import Seats
 from labkit.spec import Plan, RankGrid
+from labkit.spec.replicas import replica_counts, shard_counts
 
 DEGREES = st.sampled_from([1, 2, 4, 8])
 ANY_DEGREE = st.sampled_from([1, 2, 3, 4, 6, 12])

@@ -34,7 +34,7 @@ from labkit.planner import (
 )
 from labkit.planner.compute import compute_time
 from labkit.presets import cluster, model
-from labkit.spec import Cluster, Gpu, Link, Plan
+from labkit.spec import Cluster, Gpu, Link, Plan, replicas
 
 WRONG = ["8", "", None, [8], [], [8, 16], {}, True, 0, -1, 1.5, np.nan, np.inf, 10**30, 10**400, 1j, object()]
 WRONG += [np.array([]), np.array([8, 0]), np.array(["a"]), np.array([np.nan, 1]), np.array([[1, 2], [3, 4]])]
@@ -97,14 +97,15 @@ CALLS = [
     (placement.rate_for_crossing_cost, {"work": WORK, "cluster": NODES, "cost": 2, "degree": 8, "hosts": 2}),
     (placement.step_on_side, {"work": WORK, "cluster": NODES, "tp": 8, "dp": 2, "tensor_inside": True}),
     (plan_seats.plan_seats, {"plan": PLAN, "domain": 8}),
-    (plan_seats.replica_counts, {"plan": PLAN}),
-    (plan_seats.shard_counts, {"plan": PLAN}),
+    (replicas.replica_counts, {"plan": PLAN}),
+    (replicas.shard_counts, {"plan": PLAN}),
     (plan_seats.shard_seats, {"everyone": AT, "shards": 4}),
     (rank_parameters.layer_on_rank, HELD),
     (rank_parameters.rank_parameters, {**HELD, "stage": "first"}),
     (rank_parameters.fullest, HELD),
     (rank_parameters.most_layers, HELD),
     (recompute.checkpointed_bytes, {**CHECKPOINTED, "every": 4, "in_flight": 2}),
+    (recompute.recomputed_bytes, {**CHECKPOINTED, "every": 4}),
     (recompute.checkpoints, {"layers": 32, "every": 4}),
     (recompute.best_every, {**CHECKPOINTED, "in_flight": 2}),
     (recompute.closed_form_every, {**CHECKPOINTED, "in_flight": 2}),
