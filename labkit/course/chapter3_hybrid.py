@@ -8,10 +8,10 @@ from labkit.errors import InputRefused
 from labkit.planner.bill import step_bill
 from labkit.planner.candidates import TIGHT
 from labkit.planner.decide import decide
-from labkit.planner.exposed import exposed_seconds
 from labkit.planner.factors import Factor, factor_two
 from labkit.planner.stage_times import stage_forward, stage_transfer
 from labkit.planner.states import MIXED, largest_model
+from labkit.planner.step import step_time
 from labkit.presets import cluster, model
 from labkit.spec import Cluster, Link, Plan, RankGrid, Transformer
 from labkit.spec.plan import DIMENSIONS
@@ -88,7 +88,7 @@ def factor_table(id="guide-13b", global_batch=512) -> Table:
             f"{one.plan.tp} x {one.plan.pp} x {one.plan.dp}",
             format_bytes(one.bytes_per_card),
             format_time(one.exposed),
-            format_share(one.exposed / (one.exposed + one.compute)),
+            format_share(one.exposed / one.seconds),
             digits(one.smallest_batch, 6),
         )
         for one in last_factor(id, global_batch)
@@ -100,14 +100,14 @@ def factor_table(id="guide-13b", global_batch=512) -> Table:
 
 
 def best_factors(id="guide-13b", batches=BATCHES) -> dict[int, str]:
-    """Which strategy takes the last factor 2 with the least exposed time, by global batch."""
-    return {size: min(last_factor(id, size), key=lambda one: one.exposed).name for size in batches}
+    """Which strategy takes the last factor 2 with the shortest step, by global batch."""
+    return {size: min(last_factor(id, size), key=lambda one: one.seconds).name for size in batches}
 
 
 def factors_by_batch(ids=("llama2-7b", "gpt3-13b", "guide-13b", "llama2-70b")) -> Table:
     """``best_factors`` of several models."""
     rows = [(id, *best_factors(id).values()) for id in ids]
-    return table(("least exposed on 64 A100, at a batch of", *map(str, BATCHES)), rows)
+    return table(("shortest step on 64 A100, at a batch of", *map(str, BATCHES)), rows)
 
 
 def half_of_peak(rate=50 * GB) -> Cluster:
@@ -167,8 +167,8 @@ def gradients_by_samples(samples=(1, 4, 16)) -> dict[int, float]:
     found = {}
     for each in samples:
         plan = Plan(dp=64, micro_batch=each, accumulation=1, recompute="selective")
-        parts = exposed_seconds(small, cluster("a100", nodes=8), plan)
-        found[each] = parts["data"] / sum(parts.values())
+        step = step_time(small, cluster("a100", nodes=8), plan)
+        found[each] = step.dp / step.total
     return found
 
 

@@ -8,9 +8,9 @@ from labkit.course.chapter3_tensor import split_facts
 from labkit.course.chapter4_recompute import WAYS, thirteen
 from labkit.course.table import Table, table
 from labkit.planner.bill import step_bill
-from labkit.planner.exposed import exposed_seconds
 from labkit.planner.memory import memory
 from labkit.planner.recompute import break_even_share, extra_compute
+from labkit.planner.step import step_time
 from labkit.presets import cluster, published
 from labkit.spec import Cluster, Plan, Transformer
 from labkit.units import GB, format_bytes, format_share, format_time
@@ -150,8 +150,8 @@ class Change:
     after: Plan
 
     def seconds(self, plan: Plan) -> float:
-        """One step, by bounds: compute, bubble and exposed communication."""
-        return sum(exposed_seconds(self.model, self.machine, plan).values())
+        """One step, predicted."""
+        return step_time(self.model, self.machine, plan).total
 
     def utilisation(self, plan: Plan) -> tuple[float, float]:
         """MFU and HFU."""
@@ -202,7 +202,7 @@ def changes() -> list[Change]:
     split = Plan(tp=8, dp=8, zero=1, micro_batch=1, global_batch=64)
     alone = Plan(dp=64, zero=3, micro_batch=1, global_batch=64, recompute="full")
     long = replace(thirteen(), sequence=16384)
-    return [*found, Change("h100, tp 8 to stage 3", long, _nodes("h100"), split, alone)]
+    return [*found, Change("a100, tp 8 to stage 3", long, _nodes("a100"), split, alone)]
 
 
 def _nodes(name: str) -> Cluster:

@@ -5,6 +5,7 @@ of the plan may be an array, and the rows then hold arrays.
 """
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -52,9 +53,9 @@ def step_bill(
     ``link`` is ``inside`` only where all groups of the row stay in a fast-link domain. Rows that send nothing
     are left out, unless some of an array of plans does.
 
-    What is counted: gradients once, at the end of accumulation (dp x cp ranks; experts over theirs), in
-    ``bucket`` bytes where given, or the collectives of ``plan.zero`` stages 1 to 3, with an all_reduce
-    between the replicas that ``shard_ranks`` leaves; the embedding's gradient between the ends where a
+    What is counted: gradients once, at the end of accumulation (dp x cp ranks; experts over theirs), or the
+    collectives of ``plan.zero`` stages 1 to 3, with an all_reduce between the replicas that ``shard_ranks``
+    leaves, in ``bucket`` bytes where given; the embedding's gradient between the ends where a
     pipeline ties it to the head; of each layer and micro-batch tensor parallel's all_reduces, under sequence
     parallel as reduce_scatter + all_gather of the same bytes and one more all_gather a block and for the
     head, of the input that was not kept whole; those of the embedding, the head and the loss; once a step, of
@@ -135,7 +136,8 @@ def _gradients(work: Workload, plan: Plan, at: Seats, kind: int, words: str, buc
     zero, rows = np.asarray(plan.zero), []
     shards, replicas = shard_seats(at, shard_counts(plan)[kind])
     for stage in np.unique(zero).tolist():
-        found = hybrid(work, shards, replicas, stage) if stage else data_parallel(work, at, bucket=bucket)
+        reduce = partial(hybrid, work, shards, replicas, stage) if stage else partial(data_parallel, work, at)
+        found = reduce(bucket=bucket)
         rows += _where(zero == stage, found)
     return _named(rows, words)
 

@@ -6,26 +6,25 @@ import numpy as np
 
 from labkit.errors import InputRefused
 from labkit.planner.bill import step_bill
-from labkit.planner.exposed import BUCKET, exposed_seconds
+from labkit.planner.step import BUCKET, step_time
 from labkit.spec import Cluster, Plan, Transformer
 from labkit.spec.rules import allowed, check_nouns
 from labkit.spec.rules_batch import ENOUGH_MICRO_BATCHES
-from labkit.units import plain
 
 
 @dataclass(frozen=True, slots=True)
 class Factor:
-    """A strategy that got the last factor 2: the plan, its bytes and exposed seconds a step, its batch.
+    """A strategy that got the last factor 2: the plan, its bytes and seconds a step, its batch.
 
-    ``exposed`` is everything but compute, the bubble included; ``smallest_batch`` the global batch with 4
-    micro-batches a stage (one a replica without a pipeline).
+    ``exposed``: communication that nothing hides, and the bubble, of all ``seconds``; ``smallest_batch``: the
+    global batch with 4 micro-batches a stage (one a replica without a pipeline).
     """
 
     name: str
     plan: Plan
     bytes_per_card: float
     exposed: float
-    compute: float
+    seconds: float
     smallest_batch: float
 
 
@@ -60,10 +59,8 @@ def factor_two(model: Transformer, cluster: Cluster, plan: Plan) -> list[Factor]
 
 
 def _factor(name, model, cluster, plan) -> Factor:
-    rows = step_bill(model, cluster, plan, bucket=BUCKET)
-    parts = exposed_seconds(model, cluster, plan, rows)
-    compute = parts.pop("compute")
-    sent = sum(row.bytes_per_rank for row in rows)
+    sent = sum(row.bytes_per_rank for row in step_bill(model, cluster, plan, bucket=BUCKET))
+    step = step_time(model, cluster, plan)
     stages = ENOUGH_MICRO_BATCHES * plan.pp if plan.pp > 1 else 1
-    exposed = plain(sum(np.asarray(seconds) for seconds in parts.values()))
-    return Factor(name, plan, sent, exposed, compute, stages * plan.dp * plan.micro_batch)
+    batch = stages * plan.dp * plan.micro_batch
+    return Factor(name, plan, sent, step.exposed + step.bubble, step.total, batch)

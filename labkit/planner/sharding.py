@@ -22,12 +22,12 @@ from labkit.strategies.prefetch import Prefetched, break_even_bandwidth, prefetc
 from labkit.units import plain
 
 
-def hybrid(work: Workload, shards, replicas, stage=3, *, stride=1, domain=8) -> list[BillRow]:
+def hybrid(work: Workload, shards, replicas, stage=3, *, bucket=None, stride=1, domain=8) -> list[BillRow]:
     """Sharding over ``shards`` neighbours and ``replicas`` of that: the rows of ``sharded``, and one between.
 
     Both are numbers of ranks, or ``Seats``. Once a step, the replicas all_reduce the gradients of their
-    shard. States are divided by ``shards``, and most bytes stay among neighbours. Zhao et al. (2023, PyTorch
-    FSDP), section 3.2.2.
+    shard, in buckets of ``bucket`` bytes where it is given. States are divided by ``shards``, and most bytes
+    stay among neighbours. Zhao et al. (2023, PyTorch FSDP), section 3.2.2.
 
     >>> for row in hybrid(Workload(13e9, 40, 5120, 2048), 8, 8):
     ...     print(row.collective, f"{row.bytes_per_rank / 1e9:.4g} GB", row.link)
@@ -49,7 +49,7 @@ def hybrid(work: Workload, shards, replicas, stage=3, *, stride=1, domain=8) -> 
         replicas = seats(plain(replicas), plain(shards * stride), domain)
         shards = seats(plain(shards), plain(stride), domain)
     shard = replace(work, parameters=work.parameters / shards.ranks)
-    return sharded(work, shards, stage) + data_parallel(shard, replicas)
+    return sharded(work, shards, stage, bucket=bucket) + data_parallel(shard, replicas, bucket=bucket)
 
 
 @dataclass(frozen=True, slots=True)

@@ -134,13 +134,9 @@ class BillRow:
             return inside
         # Of ranks that send to one other rank, just two meet at a boundary that is crossed.
         together = np.asarray(1 if self.collective == "send_recv" else self.members)
-        seconds = inside
-        for members in np.unique(together).tolist():
-            hosts = -(-int(np.max(self.group)) // members) * cluster.domain // cluster.gpus_per_node
-            across = self.seconds_on(replace(cluster, nodes=hosts).group(members))
-            here = (np.asarray(self.link) == "across") & (together == members)
-            seconds = np.where(here, across, seconds)
-        return plain(seconds)
+        hosts = -(-int(np.max(self.group)) // together) * cluster.domain // cluster.gpus_per_node
+        across = self.seconds_on(replace(cluster, nodes=hosts).group(together))
+        return plain(np.where(np.asarray(self.link) == "across", across, inside))
 
 
 def share_of_ports(cluster: Cluster) -> Link:
@@ -244,27 +240,30 @@ def pipeline_stage(work: Workload, stages, *, stride=1, domain=8) -> list[BillRo
     return [bill_row("pipeline, interior stage", "send_recv", work.activation_bytes, count, at)]
 
 
-def sharded(work: Workload, n, stage: int, *, keep_gradients=False, stride=1, domain=8) -> list[BillRow]:
+def sharded(
+    work: Workload, n, stage: int, *, keep_gradients=False, bucket=None, stride=1, domain=8
+) -> list[BillRow]:
     """Sharded data parallel (ZeRO) stage 1, 2 or 3 over ``n`` ranks, with accumulation over m micro-batches.
 
     In units of S(N-1)/N per step: stage 1 sends 2 (gradients scattered once, weights gathered once), stage 2
     m + 1 (gradients scattered every micro-batch), stage 3 3m (weights gathered per layer forward and
     backward, gradients scattered), or 2m + 1 when full gradients are kept until the last micro-batch. "ZeRO"
-    (2020), section 7, for m = 1.
+    (2020), section 7, for m = 1. Stages 1 and 2 scatter in ``bucket_count`` collectives of a ``bucket``.
 
     >>> work = Workload(13e9, 40, 5120, 2048, 1, 16)
     >>> [sum(row.bytes_per_rank for row in sharded(work, 8, stage)) / 1e9 for stage in (1, 2, 3)]
     [45.5, 386.75, 1092.0]
     """
-    _check(work, n=n, keep_gradients=keep_gradients, stride=stride, domain=domain)
+    _check(work, n=n, keep_gradients=keep_gradients, bucket=bucket, stride=stride, domain=domain)
     one_of((1, 2, 3), stage, "the sharding stage", arrays=False)
     kept = one_of((False, True), keep_gradients, "keep_gradients")
     name, m, layers = f"stage {stage}", np.asarray(work.micro_batches), work.layers
     weights, gradients = work.weight_bytes, work.gradient_bytes
     at = _seats(n, stride, domain)
     if stage < 3:
+        pieces = 1 if bucket is None else bucket_count(gradients, bucket)
         return [
-            bill_row(name, "reduce_scatter", gradients, 1 if stage == 1 else m, at),
+            bill_row(name, "reduce_scatter", gradients / pieces, pieces * (1 if stage == 1 else m), at),
             bill_row(name, "all_gather", weights, 1, at),
         ]
     scatters = layers * np.where(kept, 1, m)

@@ -1,6 +1,7 @@
 """Named clusters from ``data/hardware.toml`` and from a reader's own file of the same form."""
 
 import os
+from dataclasses import replace
 
 from labkit.errors import InputRefused
 from labkit.presets.files import (
@@ -16,7 +17,8 @@ from labkit.presets.files import (
 )
 from labkit.spec import Cluster, Gpu, Link
 from labkit.spec.checks import label, shown, whole
-from labkit.units import GB, GiB
+from labkit.spec.kernels import RANGES, SECONDS, Kernels
+from labkit.units import GB, GiB, MiB
 
 _PRECISIONS = ("bf16", "fp16", "tf32", "fp32", "fp64", "fp8", "fp4")
 _OR = "a path to a .toml file"
@@ -39,8 +41,8 @@ def cluster(id: str | os.PathLike, nodes: int = 1) -> Cluster:
     ``"intra.reached_GBps"``, ``"gpu.memory_GiB"``).
 
     A reader's own file has the keys of ``data/hardware.toml``: one ``[cluster.NAME]`` with its ``intra`` and
-    ``inter`` tables, and a ``[gpu.NAME]`` unless ``gpu`` names a shipped one. Sources, ``rated_GBps`` and
-    ``reserve_GB`` may be left out there.
+    ``inter`` tables, and a ``[gpu.NAME]`` unless ``gpu`` names a shipped one. Sources, ``rated_GBps``,
+    ``reserve_GB`` and ``[gpu.NAME.kernels]``, all of it or single constants, may be left out there.
 
     Raises InputRefused for an unknown id (with the nearest one), for a number of nodes below 1, and for a
     file that cannot be read, is too large, or has a missing, unknown or senseless entry.
@@ -121,7 +123,7 @@ def _gpu(name: str, gpus: dict, where: str) -> tuple[Gpu, dict[str, str]]:
         where,
         at,
         required={"name", "memory_GiB", "memory_bandwidth_GBps", "peak_TFLOPs", "reached_share"},
-        optional={"reserve_GB", "sources"},
+        optional={"reserve_GB", "kernels", "sources"},
     )
     label(table["name"], f"{where}: the name under {at}")
     peaks = sub_table(table, "peak_TFLOPs", where, f"gpu.{name}.")
@@ -136,15 +138,46 @@ def _gpu(name: str, gpus: dict, where: str) -> tuple[Gpu, dict[str, str]]:
             f"{where}: {at} has reserve_GB = {reserve / GB:g} of memory_GiB = {memory / GiB:g}; "
             "it must leave something of the memory"
         )
+    reached = number(table, "reached_share", where, at, above=0, most=1)
+    kernels, kernel_sources = _kernels(table, reached, where, name)
     gpu = Gpu(
         name=table["name"],
         memory=memory,
         reserve=reserve,
         peak={key: number(peaks, key, where, peaks_at, above=0) * 1e12 for key in peaks},
-        reached=number(table, "reached_share", where, at, above=0, most=1),
+        reached=reached,
         memory_bandwidth=number(table, "memory_bandwidth_GBps", where, at, above=0) * GB,
+        kernels=kernels,
     )
-    return gpu, source_texts(table, where, at)
+    return gpu, source_texts(table, where, at) | {
+        f"kernels.{key}": text for key, text in kernel_sources.items()
+    }
+
+
+def _kernels(parent: dict, reached: float, where: str, name: str) -> tuple[Kernels, dict[str, str]]:
+    """The constants under ``[gpu.NAME.kernels]``; those left out as for any GPU with this reached share."""
+    usual = Kernels.usual(reached)
+    if "kernels" not in parent:
+        return usual, {}
+    at = f"[gpu.{name}.kernels]"
+    table = sub_table(parent, "kernels", where, f"gpu.{name}.")
+    keys = {(f"{key}_us" if key in SECONDS else key): key for key in RANGES}
+    facts = {"multiprocessors", "tile", "cache_MiB"}
+    check_keys(table, where, at, required=set(), optional={*keys, *facts, "sources"})
+    given = {}
+    for key in table.keys() & keys.keys():
+        scale = 1e-6 if key.endswith("_us") else 1.0
+        low, high = (bound / scale for bound in RANGES[keys[key]])
+        given[keys[key]] = number(table, key, where, at, least=low, most=high) * scale
+    for key in table.keys() & {"multiprocessors", "tile"}:
+        given[key] = int(number(table, key, where, at, whole=True, least=1, most=1e6))
+    if "tile" in given and given["tile"] not in (128, 256):
+        raise InputRefused(
+            f"{where}: {at} has tile = {given['tile']}; its largest tile has 128 or 256 columns"
+        )
+    if "cache_MiB" in table:
+        given["cache"] = number(table, "cache_MiB", where, at, least=0) * MiB
+    return replace(usual, **given), source_texts(table, where, at)
 
 
 def _link(parent: dict, key: str, where: str, name: str) -> tuple[Link, dict[str, str]]:

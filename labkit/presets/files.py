@@ -146,7 +146,7 @@ def source_texts(table: dict, where: str, at: str) -> dict[str, str]:
     figures = {
         key
         for key, value in table.items()
-        if not isinstance(value, str) and key not in ("sources", "intra", "inter")
+        if not isinstance(value, str) and key not in ("sources", "intra", "inter", "kernels")
     }
     if not isinstance(sources, dict) or not all(isinstance(text, str) for text in sources.values()):
         raise InputRefused(

@@ -1,4 +1,4 @@
-"""Figures that others published, as rows: the files of ``data/published``, each with its source on top."""
+"""Measured figures as rows, each file with its source on top: ``data/published``, ``data/recorded``."""
 
 import csv
 
@@ -11,7 +11,20 @@ def published(name: str) -> list[dict[str, float | str]]:
     >>> published("zero_bubble_rates")[0]["p"]
     8
     """
-    text = read_bounded(data_path(f"published/{name}.csv"), "a table of published figures")
+    return _rows(f"published/{name}.csv", "a table of published figures")
+
+
+def recorded(name: str) -> list[dict[str, float | str]]:
+    """The rows of ``data/recorded/NAME.csv``, which this project measured itself.
+
+    >>> recorded("slow_rank_steps")[0]["rank"]
+    0
+    """
+    return _rows(f"recorded/{name}.csv", "a table of recorded figures")
+
+
+def _rows(name: str, kind: str) -> list[dict[str, float | str]]:
+    text = read_bounded(data_path(name), kind)
     lines = [line for line in text.splitlines() if not line.startswith("#")]
     return [{key: _value(field) for key, field in row.items()} for row in csv.DictReader(lines)]
 

@@ -2,9 +2,22 @@
 
 from labkit.spec.grid import RankGrid
 from labkit.spec.hardware import Cluster, Gpu, Link
+from labkit.spec.kernels import Kernels
 from labkit.spec.plan import Plan
 from labkit.spec.rule import Problem
 from labkit.spec.rules import problems
+from labkit.spec.step_time import StepTime
 from labkit.spec.transformer import Transformer
 
-__all__ = ["Cluster", "Gpu", "Link", "Plan", "Problem", "RankGrid", "Transformer", "problems"]
+__all__ = [
+    "Cluster",
+    "Gpu",
+    "Kernels",
+    "Link",
+    "Plan",
+    "Problem",
+    "RankGrid",
+    "StepTime",
+    "Transformer",
+    "problems",
+]

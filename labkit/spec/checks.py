@@ -1,6 +1,5 @@
 """Numbers, choices and nouns as they are given: checked once, refused in one sentence that names them."""
 
-from dataclasses import fields, is_dataclass
 from numbers import Real
 
 import numpy as np
@@ -21,15 +20,22 @@ def whole(value, what: str, least: int = 1, most: int = LARGEST, arrays: bool = 
     >>> whole(8.0, "tp"), whole(np.int32(4), "pp")
     (8, 4)
     """
+    if type(value) is int and least <= value <= most:  # nearly always, and much quicker
+        return value
     array = isinstance(value, np.ndarray) and value.dtype.kind in "iuf" and (arrays or value.ndim == 0)
     number = isinstance(value, Real | np.number) and not isinstance(value, bool)
     # A comparison with NaN is false; a whole number too long for a float is compared as it is.
     some = number or (array and value.size > 0)
-    if some and np.all((value >= least) & (value <= most)) and np.all(value % 1 == 0):
+    if some and np.all((value >= least) & (value <= most)) and _no_fraction(value):
         return plain(np.asarray(value).astype(np.int64))
     many = ", or a NumPy array of them," if arrays and isinstance(value, list) else ""
     bound = "up" if most == LARGEST and not (number and value > most) else f"to {most:,}"
     raise InputRefused(f"{what} is {shown(value)}; give a whole number{many} from {least} {bound}")
+
+
+def _no_fraction(value) -> bool:
+    integers = isinstance(value, np.ndarray) and value.dtype.kind in "iu"
+    return integers or bool(np.all(value % 1 == 0))
 
 
 def amount(value, what: str, *, zero: bool = False, endless: bool = False, arrays: bool = True) -> np.ndarray:
@@ -42,6 +48,9 @@ def amount(value, what: str, *, zero: bool = False, endless: bool = False, array
     ([1.0, 2.5], 0.0)
     """
     array = floats(np.nan if isinstance(value, list | tuple) else value)
+    least, most = (array, array) if array.ndim == 0 else (array.min(), array.max())
+    if (least >= 0 if zero else least > 0) and most <= LARGEST_AMOUNT and (arrays or array.ndim == 0):
+        return array  # nearly always, and much quicker; never where there is a NaN
     good = (array >= 0 if zero else array > 0) & ((array <= LARGEST_AMOUNT) | (endless & np.isinf(array)))
     if not (good.all() and (arrays or array.ndim == 0)):
         many = ", or a NumPy array of them," if arrays and isinstance(value, list) else ""
@@ -64,7 +73,9 @@ def floats(value) -> np.ndarray:
         array = np.asarray(value)
     except (TypeError, ValueError, OverflowError):
         return np.asarray(np.nan)
-    return array.astype(float) if array.dtype.kind in "iuf" and array.size else np.asarray(np.nan)
+    if array.dtype.kind not in "iuf" or not array.size:
+        return np.asarray(np.nan)
+    return array.astype(float, copy=False)
 
 
 def one_of(allowed: tuple, value, what: str, arrays: bool = True) -> np.ndarray:
@@ -78,7 +89,7 @@ def one_of(allowed: tuple, value, what: str, arrays: bool = True) -> np.ndarray:
     single = isinstance(value, str | int | np.generic | np.ndarray)
     same_kind = single and np.asarray(value).dtype.kind == np.asarray(allowed).dtype.kind
     fits = same_kind and np.size(value) and (arrays or np.ndim(value) == 0)
-    if not (fits and np.all(np.isin(value, allowed))):
+    if not (fits and np.logical_or.reduce([np.asarray(value) == one for one in allowed]).all()):
         *others, last = map(str, allowed)
         raise InputRefused(f"{what} is {shown(value)}; use {', '.join(others)} or {last}")
     return np.asarray(value)
@@ -112,7 +123,7 @@ def together(what: str, **given) -> None:
     ...
     labkit.errors.InputRefused: arrays of a sum must broadcast, not n (2,), stage (3,); reshape them
     """
-    shapes = _shapes(given)
+    shapes = array_shapes(**given)
     if len(set(shapes.values())) > 1:
         broadcasting(shapes, what)
 
@@ -125,16 +136,24 @@ def without_arrays(what: str, **given) -> None:
     ...
     labkit.errors.InputRefused: a sum takes single numbers, and n is an array; give one number
     """
-    for name in _shapes(given):
+    for name in array_shapes(**given):
         raise InputRefused(f"{what} takes single numbers, and {name} is an array; give one number")
 
 
-def _shapes(given: dict) -> dict[str, tuple[int, ...]]:
-    """The shapes of all arrays in some arguments, by the names of these."""
+def array_shapes(**given) -> dict[str, tuple[int, ...]]:
+    """The shapes of all arrays in some arguments, by the names of these; those inside of nouns count as well.
+
+    >>> array_shapes(n=np.ones(2), m=3)
+    {'n': (2,)}
+    """
     shapes: dict[str, tuple[int, ...]] = {}
     for name, value in given.items():
-        _add_shapes(shapes, name, floats(value) if isinstance(value, list | tuple) else value)
+        if type(value) not in _SINGLE:
+            _add_shapes(shapes, name, floats(value) if isinstance(value, list | tuple) else value)
     return shapes
+
+
+_SINGLE = frozenset((int, float, str, bool, type(None)))  # nearly all, and never an array
 
 
 def _add_shapes(shapes: dict, name: str, value) -> None:
@@ -142,12 +161,19 @@ def _add_shapes(shapes: dict, name: str, value) -> None:
     if isinstance(value, np.ndarray):
         if value.ndim:
             shapes[name] = value.shape
-    elif is_dataclass(value) and not isinstance(value, type):
-        for field in fields(value):
-            _add_shapes(shapes, f"{name}.{field.name}", getattr(value, field.name))
-    elif isinstance(value, dict):
-        for key, part in value.items():
-            _add_shapes(shapes, f"{name} {key}", part)
+        return
+    if isinstance(value, dict):
+        parts = {f"{name} {key}": part for key, part in value.items() if type(part) not in _SINGLE}
+    elif hasattr(type(value), "__dataclass_fields__"):
+        parts = {
+            f"{name}.{field}": part
+            for field in value.__dataclass_fields__
+            if type(part := getattr(value, field)) not in _SINGLE
+        }
+    else:
+        return
+    for name, part in parts.items():
+        _add_shapes(shapes, name, part)
 
 
 # Where a noun comes from, as a refusal says it.

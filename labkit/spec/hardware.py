@@ -10,6 +10,8 @@ import numpy as np
 
 from labkit.errors import InputRefused
 from labkit.spec.checks import LARGEST, amount, broadcasting, label, noun, one_of, whole
+from labkit.spec.kernels import Kernels
+from labkit.units import plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,9 @@ class Gpu:
     """One accelerator: memory in bytes, dense peak FLOP/s by precision, the share that big products reach.
 
     ``memory`` is what the driver reports. ``reserve`` bytes of it no tensor can have: what the driver keeps,
-    and the CUDA context with its kernels. A plan has to fit in the rest, ``usable``.
+    and the CUDA context with its kernels. A plan has to fit in the rest, ``usable``. ``kernels``: what single
+    kernels get out of it; left out, the usual ones of ``reached`` (a changed ``reached`` does not change
+    those that are there already).
 
     >>> Gpu("80 GiB", 80 * 2**30, {"bf16": 312e12}, 0.8, reserve=1.9e9).usable / 1e9
     83.99934592
@@ -47,6 +51,7 @@ class Gpu:
     reached: float
     memory_bandwidth: float | None = None
     reserve: float = 0.0
+    kernels: Kernels | None = None
 
     def __post_init__(self):
         label(self.name, "the name of a GPU")
@@ -57,6 +62,9 @@ class Gpu:
         amount(self.memory, "memory of a GPU, in bytes,")
         if np.any(amount(self.reached, "the reached share of a GPU's peak") > 1):
             raise InputRefused("the reached share of a GPU's peak is above 1; give a share above 0 up to 1")
+        if self.kernels is None:
+            object.__setattr__(self, "kernels", Kernels.usual(self.reached))
+        noun(self.kernels, Kernels, "the kernels of a GPU")
         if self.memory_bandwidth is not None:
             amount(self.memory_bandwidth, "memory bandwidth of a GPU, in bytes/s,")
         amount(self.reserve, "the reserve of a GPU's memory, in bytes,", zero=True)
@@ -132,10 +140,10 @@ class Cluster:
         of the eight data-parallel groups gets one eighth.
         """
         within = f"members_per_node of a group in a fast-link domain of {self.domain} GPUs"
-        members_per_node = whole(members_per_node, within, most=self.domain)
+        members_per_node = whole(members_per_node, within, most=self.domain, arrays=True)
         return replace(
             self,
-            nodes=max(1, self.n_gpus // self.domain),
+            nodes=plain(np.maximum(1, self.n_gpus // self.domain)),
             gpus_per_node=members_per_node,
             domain=members_per_node,
             nics_per_node=self.nics_per_node * members_per_node / self.gpus_per_node,

@@ -149,11 +149,21 @@ def _layers(model, cluster, plan):
     )
 
 
-def _uneven(layers: int, stages: int) -> WayOut:
-    """Layers as even as can be; the odd ones in the middle, where no embedding and no head weighs."""
+def even_stages(layers: int, stages: int) -> tuple[int, ...]:
+    """Layers as even as can be; the odd ones in the middle, where no embedding and no head weighs.
+
+    >>> even_stages(40, 16)
+    (2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3, 2, 2, 2, 2)
+    """
     each, more = divmod(layers, stages)
     start = (stages - more) // 2
-    split = tuple(each + (start <= i < start + more) for i in range(stages))
+    return tuple(each + (start <= i < start + more) for i in range(stages))
+
+
+def _uneven(layers: int, stages: int) -> WayOut:
+    """The way out of giving each stage its own number of layers."""
+    each, more = divmod(layers, stages)
+    split = even_stages(layers, stages)
     words = f"stage_layers={split}"
     if stages > _LONGEST_LIST:
         words = f"stage_layers with {more} times {each + 1} and {stages - more} times {each}"

@@ -87,6 +87,18 @@ def test_an_array_of_plans_with_uneven_stages_looks_at_all_of_them():
     assert many.fullest.tolist() == [2, 2] and many.peak[0] == one.peak
 
 
+def test_of_many_alike_stages_an_array_of_plans_looks_at_the_first_of_each_kind():
+    shape, layers = replace(GUIDE, layers=40), (2,) * 4 + (3,) * 8 + (2,) * 4
+    steps, how = np.array([4, 64]), dict(pp=16, dp=2, stage_layers=layers, micro_batch=1)
+    schedules = np.array([["1f1b"], ["gpipe"], ["zb-2p"]])
+    many = memory(shape, NODE, Plan(accumulation=steps, schedule=schedules, **how), BARE)
+    assert many.stages.tolist() == [0, 1, 4, 15]
+    for i, j in np.ndindex(many.peak.shape):
+        plan = Plan(accumulation=steps[j].item(), schedule=schedules[i, 0].item(), **how)
+        one = memory(shape, NODE, plan, BARE)
+        assert (many.peak[i, j], many.fullest[i, j]) == (one.peak, one.fullest)
+
+
 def test_arrays_of_plans_with_unequal_chunks_are_those_of_each():
     how = dict(pp=4, v=2, stage_layers=(1, 2, 3, 6, 5, 9, 4, 2), micro_batch=1)
     for recompute in ("none", "full"):

@@ -16,25 +16,32 @@ from labkit.planner import (
     candidates,
     conventions,
     decide,
-    exposed,
     factors,
     in_flight,
+    kernels,
+    layer_times,
     levers,
     loading,
     memory,
     placement,
     plan_seats,
+    procedure,
+    products,
     rank_parameters,
     recompute,
     savings,
     sharding,
+    stage_kinds,
     stage_times,
     states,
+    step,
     traffic,
+    tuning,
 )
 from labkit.planner.compute import compute_time
 from labkit.presets import cluster, model
 from labkit.spec import Cluster, Gpu, Link, Plan, replicas
+from labkit.spec.kernels import Kernels
 
 WRONG = ["8", "", None, [8], [], [8, 16], {}, True, 0, -1, 1.5, np.nan, np.inf, 10**30, 10**400, 1j, object()]
 WRONG += [np.array([]), np.array([8, 0]), np.array(["a"]), np.array([np.nan, 1]), np.array([[1, 2], [3, 4]])]
@@ -44,6 +51,8 @@ MODEL, NODES, PLAN = model("llama2-7b"), cluster("a100", 4), Plan(tp=8, dp=4, gl
 WORK, AT, NOUNS = traffic.Workload(13e9, 40, 5120, 2048), traffic.seats(8), {"model": MODEL, "cluster": NODES}
 ROWS = bill.step_bill(MODEL, NODES, PLAN)
 TRIED = candidates.candidates(MODEL, NODES, global_batch=64)
+RUNS = PLAN.changed(micro_batch=1, global_batch=64)
+TUNED = tuning.Tuned("overlap", "on", RUNS, 2.0, 1.0, "the step", "3.1")
 ON_PLAN, HELD = {**NOUNS, "plan": PLAN}, {"model": MODEL, "plan": PLAN}
 PLACE, PORTS = {"stride": 1, "domain": 8}, {"ports": None, "port_rate": None}
 OPTIONS = {
@@ -73,6 +82,10 @@ CONVENTIONS |= dict.fromkeys(("logit_bytes", "workspace", "communicator"), 6.0)
 RECIPE = dict.fromkeys(
     ("weights", "gradients", "accumulation", "master", "first_moment", "second_moment"), 2.0
 )
+SIDES = dict.fromkeys("mnk", 512)
+HEADS = dict.fromkeys(("batch", "heads", "kv_heads", "queries", "keys", "head_dim"), 8) | {"gpu": NODES.gpu}
+ATTENTION = {"fused": False, "causal": True, "backward": True, "dropout": True}
+KERNELS = {name: getattr(NODES.gpu.kernels, name) for name in Kernels.__dataclass_fields__}
 CALLS = [
     (bill.step_bill, {**ON_PLAN, "recipe": states.MIXED, "bucket": 25e6}),
     (bill.bytes_by_strategy, {"rows": ROWS}),
@@ -80,7 +93,9 @@ CALLS = [
     (candidates.choose, {**NOUNS, "tried": TRIED, "capacity": 80e9}),
     (compute_time, {"flops": 1e12, "gpu": NODES.gpu, "precision": "bf16"}),
     (decide.decide, {**NOUNS, **OPTIONS, "max_memory": None}),
-    (exposed.exposed_seconds, {**ON_PLAN, "rows": None}),
+    (step.step_time, {**ON_PLAN, "bucket": 25e6, "overlap": True, "conventions": conventions.USUAL}),
+    (layer_times.layer_times, {"model": MODEL, "gpu": NODES.gpu, "plan": PLAN}),
+    (stage_kinds.stage_kinds, HELD),
     (factors.factor_two, ON_PLAN),
     (levers.levers, {"work": WORK, "cluster": NODES, "tp": 8, "dp": 8, "bucket": 25e6}),
     (states.Recipe, RECIPE),
@@ -96,6 +111,14 @@ CALLS = [
     (placement.crossing_cost, {"work": WORK, "cluster": NODES, "degree": 8, "hosts": 2, **PORTS}),
     (placement.rate_for_crossing_cost, {"work": WORK, "cluster": NODES, "cost": 2, "degree": 8, "hosts": 2}),
     (placement.step_on_side, {"work": WORK, "cluster": NODES, "tp": 8, "dp": 2, "tensor_inside": True}),
+    (
+        procedure.procedure,
+        {**NOUNS, "global_batch": 64, "micro_batch": 1, "fused_attention": True, "max_memory": None},
+    ),
+    (procedure.named, {"plan": PLAN}),
+    (tuning.tuning, {**NOUNS, "plan": RUNS, "max_memory": None}),
+    (tuning.freed_in_turn, {"first": TUNED, **NOUNS, "max_memory": None}),
+    (tuning.sentence, {"step": TUNED}),
     (plan_seats.plan_seats, {"plan": PLAN, "domain": 8}),
     (replicas.replica_counts, {"plan": PLAN}),
     (replicas.shard_counts, {"plan": PLAN}),
@@ -140,6 +163,15 @@ CALLS = [
     (traffic.sharded, {"work": WORK, "n": 8, "stage": 3, "keep_gradients": False, **PLACE}),
     (traffic.expert_parallel, {"work": WORK, "n": 8, "top_k": 2, "capacity": 1.0, **PLACE}),
     (traffic.bill, {"work": WORK, "n": 8, "top_k": 2, "bucket": None, "domain": 8}),
+    (
+        products.product_seconds,
+        {**SIDES, "gpu": NODES.gpu, "count": 1, "precision": "bf16", "repeated": True},
+    ),
+    (kernels.attention_seconds, {**HEADS, **ATTENTION, "precision": "bf16"}),
+    (kernels.attention_starts, {"fused": True, "backward": False, "dropout": False}),
+    (kernels.streaming_seconds, {"size": 1e9, "gpu": NODES.gpu}),
+    (Kernels, KERNELS),
+    (Kernels.usual, {"reached": 0.5}),
     (ROWS[0].seconds, {"cluster": NODES}),
     (ROWS[0].seconds_on, {"link": NODES.intra}),
 ]

@@ -3,6 +3,7 @@
 from labkit.strategies.pipeline.bubble import bubble_over_ideal, bubble_share
 from labkit.strategies.pipeline.catalogue import SCHEDULES, Schedule, schedule
 from labkit.strategies.pipeline.classic import gpipe, interleaved, one_f_one_b
+from labkit.strategies.pipeline.closed import pipeline_span, pipeline_work
 from labkit.strategies.pipeline.counts import peak_in_flight, sends
 from labkit.strategies.pipeline.memory_bounded import greedy
 from labkit.strategies.pipeline.order import Operation, Order
@@ -26,6 +27,8 @@ __all__ = [
     "interleaved",
     "one_f_one_b",
     "peak_in_flight",
+    "pipeline_span",
+    "pipeline_work",
     "schedule",
     "sends",
     "simulate",

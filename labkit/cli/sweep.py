@@ -1,61 +1,34 @@
-"""``labkit`` in a terminal: the readers of the workbook, for a login node without a browser."""
+"""``labkit sweep``: latency, bandwidth and knee of nccl-tests logs."""
 
 import argparse
 import json
 import math
-import os
 import sys
-from collections.abc import Sequence
 
+from labkit.cli.arguments import ranks, rate
 from labkit.errors import InputRefused
 from labkit.evidence.sweep import Sweep, read_sweep
 from labkit.evidence.sweep_source import read_text_of
-from labkit.units import GB, format_rate, format_share, format_size, format_time
+from labkit.units import format_rate, format_share, format_size, format_time
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit status: 0, 1 when its reader left, 2 when any input was refused."""
-    parser = argparse.ArgumentParser(prog="labkit", description="Reads what clusters measured and logged.")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+def add(commands) -> None:
+    """The command and its options."""
     sweep = commands.add_parser(
         "sweep",
         help="latency, bandwidth and knee of nccl-tests logs",
         description="Reads nccl-tests or rccl-tests logs (text or JSON) and fits latency and bandwidth.",
     )
     sweep.add_argument("files", nargs="+", metavar="FILE", help="a log, - for standard input")
-    sweep.add_argument("--ranks", type=_ranks, metavar="N", help="ranks, where the log does not tell")
+    sweep.add_argument("--ranks", type=ranks, metavar="N", help="ranks, where the log does not tell")
     sweep.add_argument(
         "--nominal",
-        type=_rate,
+        type=rate,
         metavar="GBps",
         help="rate of one direction of the link, to judge the plateau by",
     )
     sweep.add_argument("--json", action="store_true", help="a JSON list with one object for each table")
-    sweep.set_defaults(run=_sweep)
-    arguments = parser.parse_args(argv)
-    if hasattr(sys.stdout, "reconfigure"):
-        sys.stdout.reconfigure(errors="replace")  # a terminal without µ and ± still gets its answer
-    try:
-        status = arguments.run(arguments)
-        sys.stdout.flush()
-    except BrokenPipeError:  # as with `| head -1`; what is left must not be written at exit either
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
-    return status
-
-
-def _ranks(text: str) -> int:
-    if len(text) > 20:  # int() itself refuses some thousand digits
-        raise argparse.ArgumentTypeError(f"{text[:20]}... is far too large a number of ranks")
-    return int(text)
-
-
-def _rate(text: str) -> float:
-    """Bytes/s of a rate in GB/s."""
-    rate = float(text[:40]) * GB
-    if not 0 < rate < math.inf:
-        raise argparse.ArgumentTypeError(f"{text[:40]} is no rate above 0 GB/s")
-    return rate
+    sweep.set_defaults(run=run)
 
 
 def _read(file: str, ranks: int | None) -> list[Sweep]:
@@ -66,7 +39,7 @@ def _read(file: str, ranks: int | None) -> list[Sweep]:
     return read_sweep(text if "\n" in text else text + "\n", ranks)
 
 
-def _sweep(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
     """Answer the readable files, refuse the others one sentence each."""
     answers, refused = [], False
     for file in arguments.files:
@@ -160,7 +133,3 @@ def _report(title: str, sweep: Sweep, nominal: float | None) -> str:
 
 def _region(region) -> str:
     return f"{region.name} {format_size(region.smallest)} to {format_size(region.largest)}"
-
-
-if __name__ == "__main__":
-    sys.exit(main())
