@@ -10,16 +10,16 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks import bench_slider
+from benchmarks import bench_search, bench_slider
 from labkit.collectives import ALGORITHMS, collective_cost, prove, run, trace
 from labkit.course.chapter3_pipeline import CHOICES
 from labkit.evidence.sweep import read_sweep
 from labkit.presets import sample_sweeps
 from labkit.show.engine import Picture
-from labkit.show.labs import memory_breakdown, pipeline_schedule
+from labkit.show.labs import memory_breakdown, pipeline_schedule, plan_search
 from labkit.spec import Link
 from labkit.strategies.pipeline import SCHEDULES, interleaved, schedule, simulate, stage_times
-from labkit.units import format_time
+from labkit.units import format_bytes, format_time
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -116,6 +116,30 @@ def breakdown_seconds() -> float:
     return median_seconds(step)
 
 
+def plan_cloud_seconds() -> float:
+    """A step of the cloud of plans in the kernel: a search of a part of 13B's plans on 32 GPUs."""
+    picture, networks = Picture(plan_search), iter(np.linspace(0.5, 1.0, 10).tolist())
+
+    def step():
+        case = plan_search.compute(network=next(networks))  # each a search of its own: found ones are kept
+        picture.draw(case)
+        plan_search.readout(case)
+
+    return median_seconds(step)
+
+
+def search_rows() -> list[tuple[str, float, float]]:
+    """Name, seconds and target of both searches; endless seconds where one takes too much memory."""
+    rows = []
+    for case in bench_search.CASES:
+        found = bench_search.measure(case)
+        name = f"search, {case.what}: {found.plans:,} plans, {format_bytes(found.memory)}"
+        rows.append(
+            (name, found.seconds if found.memory <= bench_search.MOST_MEMORY else np.inf, case.target)
+        )
+    return rows
+
+
 def slider_rows() -> list[tuple[str, float, float | None]]:
     """Name, p95 and target of each lab of the slider benchmark; none without a Chromium."""
     if bench_slider.labbrowser.chromium() is None:
@@ -156,6 +180,8 @@ def main() -> int:
         ("memory breakdown, 16 stages", breakdown_seconds(), 0.06),
         ("interleaved 1F1B, p = 64, m = 512, v = 4", pipeline_seconds(), 1.0),
         (f"schedule, p = 16, m = 64 ({slowest_schedule})", pipeline, 0.06),
+        ("cloud of plans, a new search", plan_cloud_seconds(), None),
+        *search_rows(),
     ]
     missed = [show(*row) for row in rows]
     slider = slider_rows()

@@ -25,7 +25,7 @@ FLOORS = [
     {"__main__"},
 ]
 COMPUTING = {"errors", "units", "intervals", "spec", "collectives", "strategies", "planner", "practice"}
-HEAVY = {"matplotlib", "ipywidgets", "IPython", "pandas"}
+HEAVY = {"matplotlib", "ipywidgets", "IPython", "pandas", "torch"}
 OUTSIDE_WORLD = {"pathlib", "os", "io", "time", "datetime", "tempfile", "shutil", "subprocess"}
 MODULES = sorted((ROOT / "labkit").rglob("*.py"))
 

@@ -8,19 +8,20 @@ from dataclasses import replace
 
 from labkit.cli.arguments import count, settings, size
 from labkit.cli.plan_json import review_as_json, search_as_json
-from labkit.course.chapter5_gain import said
 from labkit.course.your_cluster import HEADS, census_rows, link_rows, plan_row
 from labkit.errors import InputRefused
 from labkit.evidence.best_plans import best_plans, lead_of
-from labkit.evidence.launchers import launcher_arguments, read_launcher
+from labkit.evidence.launchers import read_launcher
 from labkit.evidence.review import review
 from labkit.evidence.sweep_source import read_text_of
+from labkit.evidence.written import Written, write_first
 from labkit.evidence.your_cluster import fitted_cluster
 from labkit.planner.ranking import NOT_MODELLED
 from labkit.planner.search import search
 from labkit.presets import cluster, model
 from labkit.spec import Cluster
 from labkit.spec.checks import whole
+from labkit.spec.plan_words import said
 from labkit.spec.rule import counted
 
 LAUNCHERS = {"megatron": "megatron-lm", "deepspeed": "deepspeed", "torchtitan": "torchtitan"}
@@ -41,9 +42,11 @@ def add(commands) -> None:
     plan.add_argument("--nodes", type=count, metavar="N", help="hosts; default 1, or as many as --launch has")
     plan.add_argument("--intra", metavar="LOG", help="a sweep inside one host: its link is fitted")
     plan.add_argument("--inter", metavar="LOG", help="a sweep over several hosts: the port is fitted")
-    plan.add_argument("--fix", type=settings, metavar="tp=4,pp=2", help="settings that all plans keep")
+    plan.add_argument(
+        "--fix", type=settings, action="append", metavar="tp=4,pp=2", help="settings that all plans keep"
+    )
     plan.add_argument("--max-memory", type=size, metavar="75GiB", help="of a card, less than it has")
-    plan.add_argument("--launcher", choices=LAUNCHERS, help="write the best plan for this framework")
+    plan.add_argument("--launcher", choices=LAUNCHERS, help="write the best plan that it can run")
     plan.add_argument(
         "--launch", metavar="FILE", help="review this script, DeepSpeed JSON or torchtitan TOML"
     )
@@ -56,6 +59,7 @@ def add(commands) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Answer, or refuse in one sentence."""
+    arguments.fix = {name: value for one in arguments.fix or () for name, value in one.items()}
     try:
         print(_reviewed(arguments) if arguments.launch else _searched(arguments))
     except InputRefused as refusal:
@@ -80,19 +84,28 @@ def _searched(arguments: argparse.Namespace) -> str:
     shape = model(arguments.model)
     before, machine = _machine(arguments, arguments.nodes or 1)
     found = search(shape, machine, arguments.batch, arguments.fix, arguments.max_memory)
-    best, text = best_plans(found, arguments.top), ""
-    if arguments.launcher:
-        if not best:
-            raise InputRefused(f"no plan of {shape.name} fits this cluster, so there is none to write")
-        text = launcher_arguments(LAUNCHERS[arguments.launcher], shape, machine, best[0].plan)
+    best = best_plans(found, arguments.top)
+    written = _written(arguments, shape, machine, [one.plan for one in best])
     if arguments.json:
-        return json.dumps(search_as_json(found, best, text), indent=2, allow_nan=False)
+        return json.dumps(search_as_json(found, best, written), indent=2, allow_nan=False)
     lines = [_title(shape, machine, arguments.batch), *_links(before, machine), *_census(found)]
     lines += _best(best) if best else ["", "no plan fits: take more nodes, or a smaller --batch"]
     if lead := lead_of(found):
         lines += ["", *_wrapped("runner-up", str(lead).removeprefix("the runner-up "))]
     lines += _wrapped("left out", "; ".join(NOT_MODELLED))
-    return "\n".join([*lines, *(["", text.rstrip("\n")] if text else [])])
+    if written:
+        for place, why in written.cannot:
+            lines += _wrapped("launcher", f"plan {place}: {why}")
+        if written.text:
+            lines += ["", f"plan {written.place}:", written.text.rstrip("\n")]
+    return "\n".join(lines)
+
+
+def _written(arguments: argparse.Namespace, shape, machine: Cluster, plans) -> Written | None:
+    """What ``--launcher`` asks for; None without it."""
+    if arguments.launcher is None:
+        return None
+    return write_first(LAUNCHERS[arguments.launcher], shape, machine, plans)
 
 
 def _title(shape, machine: Cluster, batch: int) -> str:
@@ -143,7 +156,7 @@ def _wrapped(name: str, text: str) -> list[str]:
 
 def _reviewed(arguments: argparse.Namespace) -> str:
     """The report, or the JSON, of a review."""
-    given = {} if arguments.fix is None else dict(arguments.fix)
+    given = dict(arguments.fix)
     shape = None if arguments.model is None else model(arguments.model)
     given |= {} if shape is None else {"model": shape}
     given |= {} if arguments.batch is None else {"global_batch": arguments.batch}
@@ -158,12 +171,10 @@ def _reviewed(arguments: argparse.Namespace) -> str:
     if (launch.gpus or launch.plan.ranks) < each:  # a part of one host
         machine = replace(machine, gpus_per_node=launch.gpus or launch.plan.ranks, domain=0)
     found = review(launch, shape, machine, max_memory=arguments.max_memory)
-    text = ""
-    if found.better is not None:
-        framework = LAUNCHERS.get(arguments.launcher, launch.framework)
-        text = found.arguments
-        if framework != launch.framework:
-            text = launcher_arguments(framework, found.launch.model, machine, found.better)
+    text = found.arguments
+    written = _written(arguments, found.launch.model, machine, [found.better] if text else [])
+    if written:  # for another framework than that of the launch
+        text = written.text or "\n".join(why for _, why in written.cannot)
     if arguments.json:
         return json.dumps(review_as_json(found, text), indent=2, allow_nan=False)
     lines = [str(found), *_links(before, machine)]

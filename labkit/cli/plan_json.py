@@ -4,6 +4,7 @@ from dataclasses import fields
 
 from labkit.evidence.best_plans import BestPlan, lead_of
 from labkit.evidence.review import Review
+from labkit.evidence.written import Written
 from labkit.spec import Cluster, Plan, StepTime
 from labkit.units import plain
 
@@ -25,7 +26,7 @@ def plan_as_json(plan: Plan | None) -> dict | None:
     return {field.name: getattr(plan, field.name) for field in fields(Plan)}
 
 
-def search_as_json(found, best: list[BestPlan], launcher: str) -> dict:
+def search_as_json(found, best: list[BestPlan], written: Written | None) -> dict:
     """A search: what was tried and refused, the best rows of its table with step and reasons, the lead."""
     known, lead = found.attrs, lead_of(found)
     rows = [{name: plain(value) for name, value in found.iloc[one.place - 1].items()} for one in best]
@@ -48,7 +49,9 @@ def search_as_json(found, best: list[BestPlan], launcher: str) -> dict:
             for row, one in zip(rows, best, strict=True)
         ],
         "lead": None if lead is None else {"gap": lead.gap, "error": lead.error, "near": lead.near},
-        "launcher": launcher or None,
+        "launcher": None
+        if written is None
+        else {"place": written.place, "text": written.text, "cannot": [list(one) for one in written.cannot]},
     }
 
 

@@ -2,8 +2,8 @@
 
 from labkit.collectives.algorithms import trace
 from labkit.collectives.buckets import bandwidth_share, bucket_count, bucket_for_share
-from labkit.collectives.busbw import algbw, busbw, busbw_factor
-from labkit.collectives.cost import Cost, Volume, best_segments, collective_cost, volume
+from labkit.collectives.busbw import algbw, busbw, busbw_factor, node_factor
+from labkit.collectives.cost import Cost, Volume, best_segments, busiest_bytes, collective_cost, volume
 from labkit.collectives.crossover import crossover
 from labkit.collectives.equivalence import (
     all_reduce_in_halves,
@@ -40,6 +40,7 @@ __all__ = [
     "bucket_for_share",
     "busbw",
     "busbw_factor",
+    "busiest_bytes",
     "change_layout",
     "collective_cost",
     "crossing_share",
@@ -47,6 +48,7 @@ __all__ = [
     "flat_against_hierarchical",
     "from_sends",
     "history",
+    "node_factor",
     "placed",
     "prove",
     "reduce_loss",

@@ -74,11 +74,23 @@ def volume(op, algorithm, size, n, segments=1, link_or_cluster: Link | Cluster |
     >>> volume("broadcast", "linear", 1e6, 5)
     Volume(least=0.0, mean=800000.0, busiest=4000000.0)
     """
-    somewhere = link_or_cluster if link_or_cluster is not None else Link(0.0, 1.0)
-    size, n, at = _checked(op, algorithm, size, n, somewhere)
+    size, n, at = _checked(op, algorithm, size, n, _FLAT if link_or_cluster is None else link_or_cluster)
     found = shares(op, algorithm, n, at, _pieces(op, algorithm, size, n, at, segments))
     least, mean, busiest = found.least * size, found.total / n * size, found.busiest * size
     return Volume(*_together(least, mean, busiest))
+
+
+_FLAT = Link(0.0, 1.0)  # bytes on a flat link are the same whatever its rate
+
+
+def busiest_bytes(op, algorithm, size, n):
+    """Bytes of the busiest rank, as ``volume`` counts them on a flat link, of whole messages.
+
+    >>> busiest_bytes("all_reduce", "ring", 8e9, 8)
+    14000000000.0
+    """
+    size, n, at = _checked(op, algorithm, size, n, _FLAT)
+    return plain(shares(op, algorithm, n, at, np.asarray(1.0)).busiest * size)
 
 
 def best_segments(op, algorithm, size, n, link_or_cluster: Link | Cluster):

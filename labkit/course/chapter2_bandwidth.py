@@ -18,7 +18,8 @@ from labkit.units import GB, MiB, format_bytes, format_rate, format_share, forma
 GRADIENTS, RANKS, LINK_RATE = 14 * GB, 8, 50 * GB
 A100, H100, TWO_NODES = "a100-8gpu-nvswitch", "h100-8gpu-nvswitch", "h100-2x8-infiniband"
 FULL_RANGE = "gh200-2x4-slingshot"
-# The one-direction rate that each shipped sweep is held against: the card's NVLink, or all ports of a node.
+# The one-direction rate that each shipped sweep of GPUs is held against: the card's NVLink, or all ports of a
+# node.
 NOMINAL = {
     A100: 300 * GB,
     H100: 450 * GB,
@@ -32,7 +33,7 @@ NOMINAL = {
 def sample(name: str) -> tuple[Sweep, LinkFit]:
     """A shipped sweep and its fit."""
     (sweep,) = read_sweep(sample_sweeps()[name])
-    return sweep, sweep.fit(NOMINAL[name])
+    return sweep, sweep.fit(NOMINAL.get(name))
 
 
 def busbw_table(n=8) -> Table:
@@ -95,10 +96,10 @@ def fit_table(fit: LinkFit) -> Table:
 
 
 def regions_table() -> Table:
-    """The guide's three regions on every shipped sweep; alpha and knee of one hop, and of the whole "
-    "collective."""
+    """The guide's three regions on every shipped sweep of GPUs; alpha and knee of one hop, and of the whole
+    collective."""
     rows = []
-    for name in sample_sweeps():
+    for name in sorted(NOMINAL):
         sweep, fit = sample(name)
         hop = fit.link("ring")
         spans = {region.name: region for region in fit.regions}

@@ -6,10 +6,10 @@ from math import prod
 import numpy as np
 
 from labkit.collectives import bandwidth_share, bucket_for_share, collective_cost
-from labkit.course.chapter2_bandwidth import sample
+from labkit.course.chapter2_bandwidth import NOMINAL, sample
 from labkit.course.chapter3_data import SMALL, machine_of
 from labkit.course.table import Table, table
-from labkit.presets import cluster, sample_sweeps
+from labkit.presets import cluster
 from labkit.spec import Cluster, Gpu, Link, Transformer
 from labkit.strategies.buckets import CAP, FIRST_CAP, bucket_warnings, ddp_buckets
 from labkit.strategies.model_blocks import transformer_blocks
@@ -132,7 +132,7 @@ def sweep_table() -> Table:
     The best size is that of 2 sequences per rank of the 1.3 B model, on the card of the sweep.
     """
     rows = []
-    for name in sample_sweeps():
+    for name in sorted(NOMINAL):
         sweep, fit = sample(name)
         if sweep.collective != "all_reduce" or not np.isfinite(fit.half_power):
             continue

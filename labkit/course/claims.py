@@ -33,6 +33,12 @@ _PARTS = (
     "claims_4_2",
     "claims_4_3",
     "claims_5_1",
+    "claims_5_2",
+    "claims_5_3",
+    "claims_5_4",
+    "claims_5_5",
+    "claims_5_5_more",
+    "claims_6_3",
 )
 _REGISTER: dict[str, "Claim"] = {}
 

@@ -14,6 +14,8 @@ TERMS = (
     ("Scatter / Gather", "散射 / 收集", "pieces from, or to, one rank"),
     ("Send/Recv", "点对点", "one message from one rank to another"),
     ("Barrier", "屏障", "nobody goes on before all have arrived"),
+    ("process group", "进程组", "the ranks that communicate with each other, and their connections"),
+    ("timeout", "超时", "how long a collective waits for a rank before it fails"),
     ("alpha", "固定延迟 α", "what one message costs however small, in seconds, one way"),
     ("bandwidth B", "有效带宽", "bytes per second in one direction, as reached"),
     ("algbw", "算法带宽", "size / time"),
@@ -23,6 +25,10 @@ TERMS = (
         "拐点",
         "the size at which latency and bandwidth cost the same; or the N where communication equals compute",
     ),
+    ("half-power point", "半功率点", "the size that reaches half of the bandwidth: N alpha B of a ring"),
+    ("plateau", "大消息平台", "the bandwidth that large messages reach"),
+    ("baseline", "基线", "what the same collective takes on the healthy cluster: measured before any tuning"),
+    ("mapping", "映射关系", "which rank runs on which host and card"),
     ("ring / tree", "环 / 树", "two ways to run a collective: many small steps, or few large ones"),
     ("recursive doubling", "递归倍增", "exchange everything with ever more distant partners, log2 N steps"),
     (
@@ -63,6 +69,8 @@ TERMS = (
     ),
     ("grouped-query attention", "分组查询注意力", "several heads share one key and value head"),
     ("micro-batch", "微批", "the unit that travels through a pipeline or is accumulated"),
+    ("decision table", "判断流程", "the guide's ten judgements in order, from a model to a plan that runs"),
+    ("global batch", "全局 batch", "sequences of one step: micro-batch x m x DP"),
     ("gradient bucket", "梯度桶", "gradients sent together in one collective"),
     ("gradient accumulation", "梯度累积", "several micro-batches, one synchronisation"),
     (
@@ -99,6 +107,13 @@ TERMS = (
         "检查点",
         "under recompute: a layer's input, kept so that the layers behind it can run again",
     ),
+    (
+        "scaling efficiency",
+        "扩展效率",
+        "work done per card, over that of a card of the smallest job that runs: the base",
+    ),
+    ("communication share", "通信占比", "of a step: all collectives, or the exposed part, which counts"),
+    ("load balance, straggler", "负载均衡、慢卡", "whether ranks have equal work; the one that all wait for"),
     ("MFU", "模型算力利用率", "model FLOPs per second as a share of the dense peak"),
     ("HFU", "硬件算力利用率", "the same with what is computed again counted as well"),
 )

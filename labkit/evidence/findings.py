@@ -12,7 +12,7 @@ LATENCY_REGION = 64 * 2**10
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class SweepFinding:
     """One observation: ``kind`` for programs, ``message`` for people, ``size`` in bytes where it is one row.
 
     Kinds: ``wrong cold_first_row dip outlier noisy in_place_differs above_line_rate late_start early_end``.
@@ -32,7 +32,7 @@ def share_of_time(share: float) -> str:
     return f"{'less than 0.1 %' if share < 1e-3 else format_share(share)} of the time"
 
 
-def row_findings(size, time, fitted) -> list[Finding]:
+def row_findings(size, time, fitted) -> list[SweepFinding]:
     """Cold first row, dips and outliers.
 
     ``size`` (bytes, rising), ``time`` (s) and ``fitted`` (s) are arrays of the rows used, four or more. An
@@ -63,7 +63,7 @@ def _cold(size, time, warm):
         f"({format_time(warm)}): a cold start, connections are set up on first use; more warm-up "
         "iterations (-w) remove it"
     )
-    return Finding("cold_first_row", message, float(size))
+    return SweepFinding("cold_first_row", message, float(size))
 
 
 def _dip(size, time):
@@ -72,7 +72,7 @@ def _dip(size, time):
         f"{format_size(size[1])} while the size grows: the library changed protocol or algorithm there; "
         "NCCL_DEBUG=INFO with NCCL_DEBUG_SUBSYS=TUNING names them"
     )
-    return Finding("dip", message, float(size[1]))
+    return SweepFinding("dip", message, float(size[1]))
 
 
 def _noisy(odd, rows):
@@ -80,7 +80,7 @@ def _noisy(odd, rows):
         f"{odd} of {rows} rows are more than {format_share(ODD - 1)} off the fit: the times scatter, so do "
         "not trust its figures further than that; repeat the sweep with more iterations (-n) on idle nodes"
     )
-    return Finding("noisy", message)
+    return SweepFinding("noisy", message)
 
 
 def _outlier(size, time, fitted):
@@ -88,7 +88,7 @@ def _outlier(size, time, fitted):
         f"{format_size(size)} took {format_time(time)} where the fit expects {format_time(fitted)}: off the "
         "line for no known reason; repeat it"
     )
-    return Finding("outlier", message, float(size))
+    return SweepFinding("outlier", message, float(size))
 
 
 def _in_row_of_three(odd):
@@ -98,7 +98,7 @@ def _in_row_of_three(odd):
     return three[:-2] | three[1:-1] | three[2:]
 
 
-def in_place_finding(size, time, in_place) -> list[Finding]:
+def in_place_finding(size, time, in_place) -> list[SweepFinding]:
     """Sizes (bytes) whose two times (s, ``in_place`` NaN where none) are more than a quarter apart."""
     ratio = np.where(in_place > 0, time / in_place, 1.0)
     apart = np.maximum(ratio, 1 / ratio)
@@ -112,10 +112,10 @@ def in_place_finding(size, time, in_place) -> list[Finding]:
         f"{format_time(in_place[row])}): the same transfer twice, so one of the two was disturbed; the fit "
         "uses the out-of-place times"
     )
-    return [Finding("in_place_differs", message, float(size[row]))]
+    return [SweepFinding("in_place_differs", message, float(size[row]))]
 
 
-def range_findings(smallest, largest, bandwidth_share) -> list[Finding]:
+def range_findings(smallest, largest, bandwidth_share) -> list[SweepFinding]:
     """Sweeps that start after the latency region or end before the plateau.
 
     ``bandwidth_share``: the part of the time at the ``largest`` size (bytes) that goes with the size.
@@ -126,18 +126,18 @@ def range_findings(smallest, largest, bandwidth_share) -> list[Finding]:
             f"the sweep starts at {format_size(smallest)} and cannot show the latency region below 64 KiB; "
             "alpha is at best an upper bound; start at 1 KiB or below (-b 1K)"
         )
-        found.append(Finding("late_start", message, float(smallest)))
+        found.append(SweepFinding("late_start", message, float(smallest)))
     if bandwidth_share < 0.8:
         message = (
             f"the sweep ends at {format_size(largest)}, before its plateau: only "
             f"{share_of_time(bandwidth_share)} there goes with the size; go on to larger sizes "
             "(-e 8G)"
         )
-        found.append(Finding("early_end", message, float(largest)))
+        found.append(SweepFinding("early_end", message, float(largest)))
     return found
 
 
-def line_rate_finding(plateau, nominal, size) -> list[Finding]:
+def line_rate_finding(plateau, nominal, size) -> list[SweepFinding]:
     """busbw above the line rate ``nominal`` (bytes/s of one direction), with the reasons that are sound."""
     if not plateau > nominal:
         return []
@@ -147,10 +147,10 @@ def line_rate_finding(plateau, nominal, size) -> list[Finding]:
         "over two nodes sends fewer bytes over that link; if neither ran, the line rate is not that of one "
         "direction"
     )
-    return [Finding("above_line_rate", message, float(size))]
+    return [SweepFinding("above_line_rate", message, float(size))]
 
 
-def wrong_finding(size, wrong, where) -> list[Finding]:
+def wrong_finding(size, wrong, where) -> list[SweepFinding]:
     """Rows with ``wrong`` elements; ``size`` in bytes, ``where`` is "out of place" or "in place"."""
     if not len(size):
         return []
@@ -160,4 +160,4 @@ def wrong_finding(size, wrong, where) -> list[Finding]:
         f"({digits(wrong[0])} elements); no figure of this run can be trusted until memory, links and "
         "library are checked"
     )
-    return [Finding("wrong", message, float(size[0]))]
+    return [SweepFinding("wrong", message, float(size[0]))]

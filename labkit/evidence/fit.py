@@ -13,7 +13,7 @@ import numpy as np
 from labkit.collectives import collective_cost
 from labkit.errors import InputRefused
 from labkit.evidence import findings as stand_out
-from labkit.evidence.findings import Finding
+from labkit.evidence.findings import SweepFinding
 from labkit.evidence.regimes import FEWEST_ROWS, Regime, fit_regimes, predict
 from labkit.spec import Link
 from labkit.units import format_bytes, format_rate, format_size, format_time
@@ -64,7 +64,7 @@ class LinkFit:
     n_ranks: int | None
     rows: int
     warnings: tuple[str, ...]
-    findings: tuple[Finding, ...]
+    findings: tuple[SweepFinding, ...]
 
     def __repr__(self) -> str:
         """The figures in one line."""

@@ -22,8 +22,8 @@ _OTHER_TOOLS = [
 ]
 
 
-def text_of(source: str | os.PathLike) -> tuple[str, str]:
-    """The cleaned text of a log and its path ("" for text).
+def text_of(source: str | os.PathLike, what: str = "a sweep") -> tuple[str, str]:
+    """The cleaned text of a log and its path ("" for text); ``what`` names in a refusal what is read.
 
     Line ends become line feeds; colour codes and byte-order mark go; bytes that are no UTF-8 become marks.
     Raises InputRefused when there is nothing to read.
@@ -35,7 +35,7 @@ def text_of(source: str | os.PathLike) -> tuple[str, str]:
             )
         return _clean(source), ""
     if not isinstance(source, str | os.PathLike):
-        raise InputRefused(f"a sweep is read from a path or from text, not from {type(source).__name__}")
+        raise InputRefused(f"{what} is read from a path or from text, not from {type(source).__name__}")
     if not str(source).strip():
         raise InputRefused("the name of the log is empty; give a path, or the log itself with its line ends")
     path = Path(source)

@@ -32,8 +32,9 @@ OPERATIONS = {
     **{"sendrecv": "send_recv", "send_recv": "send_recv", "hypercube": "all_gather"},
 }  # every tool's spelling to ours; hypercube is an all_gather made of exchanges
 
-_DEVICE = re.compile(
-    r"Rank\s+(\d{1,7})\s+(?:Group\s+(\d{1,7})\s+)?(?:Pid\s+(\d+)\s+)?on\s+(\S+)\s+device\s+\d"
+# rank, group, process id, host, device
+DEVICE = re.compile(
+    r"Rank\s+(\d{1,7})\s+(?:Group\s+(\d{1,7})\s+)?(?:Pid\s+(\d+)\s+)?on\s+(\S+)\s+device\s+(\d{1,4})"
 )
 _CONFIG = re.compile(r"nThreads?:?\s+(\d{1,6})\s+nGpus:?\s+(\d{1,6})\s")
 _PROGRAM = re.compile(r"\b([a-z_]{6,15}?)_(?:perf|test)\b(?:\.exe)?(\"?,?[\"']?\s*-[a-zA-Z])?")
@@ -173,7 +174,7 @@ class _Reader:
                 self.table.name = None
             self.configured = True
             self.table.threads, self.table.gpus = max(1, int(match[1])), max(1, int(match[2]))
-        elif match := _DEVICE.search(line):
+        elif match := DEVICE.search(line):
             if self.table.rows and int(match[1]) > 0:
                 raise InputRefused(
                     f"separate runs are mixed in this log: line {at} is of a device list, among the rows of "

@@ -10,10 +10,10 @@ from labkit.spec import Cluster, Plan, Transformer
 from labkit.spec.checks import amount, noun, whole
 from labkit.spec.rule import IMPOSSIBLE, counted, divisors, listed
 from labkit.spec.rules import RULES, check_nouns
+from labkit.spec.rules_shape import even_stages
 from labkit.units import format_bytes
 
 TIGHT = 4  # layers a stage: "already tight" in the guide's 3.4; fewer are thin
-_LAYERS = next(rule for rule in RULES if rule.name == "layers")
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +122,7 @@ def _spread(model, cluster, tp, pp, dp) -> int:
 
 def _uneven(model, cluster, one: Candidate) -> Candidate:
     """The same cut with the layers split as evenly as they can be."""
-    ways = _LAYERS.problem(model, cluster, one.plan).options
-    layers = next(way["stage_layers"] for way in ways if "stage_layers" in way)
+    layers = even_stages(model.layers, one.pp)
     options = {**one.options, "stage_layers": layers}
     plan = Plan(tp=one.tp, pp=one.pp, dp=one.dp, **options)
     held = memory(model, cluster, plan).at_peak

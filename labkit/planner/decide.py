@@ -114,7 +114,7 @@ def decide(
     )
     chosen = choose(model, cluster, tried, capacity)
     plan = chosen.plan
-    needs, rejected = _what_tensor_parallel_is_for(model, tried, chosen, capacity)
+    needs, rejected = what_tensor_parallel_is_for(model, tried, chosen, capacity)
     steps = (
         _layer_step(model, cluster.domain, tried, chosen, capacity, needs, rejected),
         _pipeline_step(model, cluster, tried, chosen, capacity),
@@ -135,8 +135,10 @@ def _layer(model, plan) -> RankMemory:
     return RankMemory(state_bytes(layer_on_rank(model, plan).total), layer_on_plan(model, plan))
 
 
-def _what_tensor_parallel_is_for(model, tried, chosen, capacity):
-    """What the next smaller degree fails by, and the leanest cut at each smaller one."""
+def what_tensor_parallel_is_for(
+    model: Transformer, tried: list[Candidate], chosen: Candidate, capacity: float
+) -> tuple[str, list[Candidate]]:
+    """What the next smaller degree fails by, as in ``Decision``, and the leanest cut at each smaller one."""
     needs, rejected = "nothing", []
     for tp in sorted({one.tp for one in tried if one.tp < chosen.tp}):
         # Thin stages are no way out for a smaller degree where the chosen plan has none.
@@ -220,10 +222,10 @@ def _data_step(model, cluster, plan) -> Step:
         return Step(question, "No factor of 2 is left to compare.", outcome)
     said = "; ".join(
         f"to {one.name} {format_bytes(one.bytes_per_card)} a card and step, {format_time(one.exposed)} not "
-        "hidden"
+        f"hidden, a step of {format_time(one.seconds)}"
         for one in factors
     )
-    best = min(factors, key=lambda one: one.exposed)
+    best = min(factors, key=lambda one: one.seconds)
     outcome = f"dp = {plan.dp}: replicas of {counted(plan.model_ranks, 'GPU')}. "
     outcome += (
         "Data parallel costs the least time"

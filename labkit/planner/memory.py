@@ -6,6 +6,7 @@ the libraries take for themselves.
 """
 
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 
@@ -52,12 +53,12 @@ class Memory:
     """Bytes on a rank of each stage, by part: every array ends in an axis of stages.
 
     ``stages``: which ranks of the pipeline they are, from 0; all of a single plan, of an array of plans the
-    first, the second and the last, one of which is the fullest. ``capacity``: bytes that the card leaves to
-    the job. Parts: ``parameters``, ``gradients`` and ``optimizer_states`` of the layers; all three of the
-    ``embedding`` and the head; ``activations`` of one micro-batch, ``in_flight`` those of the others that
-    the pipeline keeps; ``logits`` and all else at the loss; ``gathered`` layers of stage 3; ``buckets``,
-    gradients before they are reduced or added up; ``workspace`` of matrix products; ``communicators``;
-    ``slack`` of the allocator.
+    first, the second (of ``stage_layers`` the first of each kind) and the last, among them the fullest.
+    ``capacity``: bytes that the card leaves to the job. Parts: ``parameters``, ``gradients`` and
+    ``optimizer_states`` of the layers; all three of the ``embedding`` and the head; ``activations`` of one
+    micro-batch, ``in_flight`` those of the others that the pipeline keeps; ``logits`` and all else at the
+    loss; ``gathered`` layers of stage 3; ``buckets``, gradients before they are reduced or added up;
+    ``workspace`` of matrix products; ``communicators``; ``slack`` of the allocator.
     """
 
     parts: dict[str, np.ndarray]
@@ -66,9 +67,9 @@ class Memory:
 
     def sum(self, names=PARTS) -> np.ndarray:
         """Bytes of some parts together, by stage. Refused: names that are none of ``PARTS``."""
-        if not isinstance(names, tuple | list) or not set(map(str, names)) <= set(PARTS):
+        if not isinstance(names, tuple | list) or not names or not set(map(str, names)) <= set(PARTS):
             raise InputRefused(f"parts are {shown(names)}; give a tuple of some of {', '.join(PARTS)}")
-        return np.sum([self.parts[name] for name in names], axis=0)
+        return _added([self.parts[name] for name in names])
 
     @property
     def total(self) -> np.ndarray:
@@ -83,7 +84,7 @@ class Memory:
     @property
     def peak(self):
         """Bytes on the fullest stage: what has to fit, however empty the others are."""
-        return plain(self.total.max(axis=-1))
+        return plain(reduce(np.maximum, np.moveaxis(self.total, -1, 0)))
 
     @property
     def fullest(self):
@@ -124,6 +125,12 @@ class Memory:
         return "\n".join([*lines, f"{peak} of {format_memory(self.capacity)}"])
 
 
+def _added(parts: list[np.ndarray]) -> np.ndarray:
+    """The sum of broadcast parts: what is the same along an axis is added up once for all of it."""
+    own = [part[tuple(slice(None if step else 1) for step in part.strides)] for part in parts]
+    return np.broadcast_to(reduce(np.add, own), parts[0].shape)
+
+
 def memory(model: Transformer, cluster: Cluster, plan: Plan, conventions: Conventions = USUAL) -> Memory:
     """Peak memory of each stage of a plan, or of the stages that can be the fullest of an array of plans.
 
@@ -148,7 +155,11 @@ def memory(model: Transformer, cluster: Cluster, plan: Plan, conventions: Conven
     check_nouns(model=model, cluster=cluster, plan=plan)
     noun(conventions, Conventions, "the conventions")
     given = None if plan.stage_layers is None else given_layers(model, plan)
-    stages = np.arange(plan.pp) if plan.single or given is not None else _ends_and_second(plan)
+    if plan.single:
+        stages = np.arange(plan.pp)
+    else:
+        stages = _ends_and_second(plan) if given is None else _unlike(given)
+    given = None if given is None else given[:, stages]
     plan = plan.with_axis()
     embeds, predicts = has_ends(plan, stages == 0, stages == np.asarray(plan.pp) - 1)
     layers = model.layers / np.asarray(plan.pp, float) if given is None else given.sum(axis=0)
@@ -159,7 +170,7 @@ def memory(model: Transformer, cluster: Cluster, plan: Plan, conventions: Conven
     shape = np.broadcast_shapes(*(np.shape(part) for part in parts.values()), stages.shape)
     parts["communicators"] = conventions.communicator * _groups(model, plan)
     parts = {name: np.broadcast_to(np.asarray(part, float), shape) for name, part in parts.items()}
-    parts["slack"] = conventions.slack * np.sum([parts[name] for name in ALLOCATED], axis=0)
+    parts["slack"] = conventions.slack * _added([parts[name] for name in ALLOCATED])
     broadcasting({"the card": np.shape(cluster.gpu.usable), "the plan": shape[:-1]}, "one memory")
     return Memory({name: parts[name] for name in PARTS}, stages, cluster.gpu.usable)
 
@@ -168,6 +179,12 @@ def _ends_and_second(plan: Plan) -> np.ndarray:
     """First, second and last rank of each pipeline: of equal stages one of these is the fullest."""
     last = np.asarray(plan.pp) - 1
     return np.stack([np.zeros_like(last), np.minimum(1, last), last], axis=-1)
+
+
+def _unlike(given: np.ndarray) -> np.ndarray:
+    """The ends, and of ranks between that have the same layers the first, which keeps most in flight."""
+    _, first = np.unique(given[:, 1:-1], axis=1, return_index=True)
+    return np.unique([0, *(1 + first), given.shape[1] - 1])
 
 
 def _states(plan, recipe, layers, layer, ends) -> dict:
@@ -193,7 +210,7 @@ def _activations(model, plan, conventions, layers, given, stages, embeds, predic
         sizes = None
     else:
         # Chunks go before the axes of an array of plans.
-        given = given.reshape(plan.v, *[1] * (max(full.ndim, np.ndim(every)) - 1), plan.pp)
+        given = given.reshape(plan.v, *[1] * (max(full.ndim, np.ndim(every)) - 1), stages.size)
         inputs, group = np.asarray(checkpoints(given, every)), given.max(axis=0)
         sizes = np.where(full, inputs, given)
         inputs = inputs.sum(axis=0)

@@ -105,7 +105,7 @@ def most_layers(model: Transformer, plan: Plan):
 
 def given_layers(model: Transformer, plan: Plan) -> np.ndarray:
     """Layers of each chunk of each rank, shape (v, pp), where the plan names those of its stages."""
-    if any(np.ndim(part) for part in (plan.pp, plan.v, plan.schedule)):
+    if np.ndim(plan.pp) or np.ndim(plan.v) or (plan.v > 1 and np.ndim(plan.schedule)):
         raise InputRefused("stage_layers are those of one pipeline; give single pp, v and schedule")
     stages, given = plan.pp * plan.v, plan.stage_layers
     if len(given) != stages or sum(given) != model.layers:
@@ -114,7 +114,9 @@ def given_layers(model: Transformer, plan: Plan) -> np.ndarray:
             f"{counted(stages, 'number')} that add up to the {model.layers} of {model.name}"
         )
     chunks = np.asarray(given, float).reshape(plan.v, plan.pp)
-    if plan.schedule == "zb-v":  # the second half of the stages comes back from the last rank to the first
+    if (
+        plan.v > 1 and plan.schedule == "zb-v"
+    ):  # the second half of the stages comes back from the last rank to the first
         chunks[1:] = chunks[1:, ::-1]
     return chunks
 

@@ -19,9 +19,11 @@ from labkit.planner.step_traffic import StepTraffic, step_traffic
 from labkit.spec import Cluster, Plan, StepTime, Transformer
 from labkit.spec.checks import noun, one_of, together
 from labkit.spec.rules import check_nouns
+from labkit.strategies.contention import SLOW_DOWN, slow_down_factor
 from labkit.strategies.pipeline import pipeline_span
 from labkit.units import plain
 
+_ROUNDING = 1e-12
 BUCKET = 25e6  # bytes of gradients that travel together, the usual default of PyTorch's data parallel
 
 
@@ -32,6 +34,7 @@ def step_time(
     *,
     bucket: float = BUCKET,
     overlap: bool = True,
+    slow_down: float = SLOW_DOWN,
     conventions: Conventions = USUAL,
 ) -> StepTime:
     """Where the seconds of one step go on the busiest rank; of an array of plans, arrays.
@@ -44,15 +47,17 @@ def step_time(
     Gradients hide under the last backward of a stage, in pieces of ``bucket`` bytes, the last of which shows;
     without ``overlap`` all of them show. Weights of stages 1 and 2 are gathered after the update, and show;
     stage 3 gathers layers ahead. ``bubble``: the pipeline's span less the work of its busiest rank, unequal
-    stages and the head's weight included.
+    stages and the head's weight included. Beside a hidden collective computing takes ``slow_down`` times as
+    long, which is in ``compute``; transfers between stages need no processors to speak of.
 
-    Left out: collectives and kernels that run at once slow each other, and input, checkpoints and other
-    waiting (``data``, ``idle`` are 0). ``conventions``: bytes of states. Refused: what ``step_bill`` and
-    ``memory`` refuse, and a ``bucket`` that is not above 0.
+    Left out: input, checkpoints and other waiting (``data``, ``idle`` are 0). ``conventions``: bytes of
+    states. Refused: what ``step_bill`` and ``memory`` refuse, a ``bucket`` that is not above 0, and a
+    ``slow_down`` below 1.
     """
     check_nouns(model=model, cluster=cluster, plan=plan)
     noun(conventions, Conventions, "the conventions")
     overlap = one_of((False, True), overlap, "overlap", arrays=False).item()
+    slow_down = slow_down_factor(slow_down)
     together("a step", cluster=cluster, plan=plan, bucket=bucket)
     rows = step_bill(model, cluster, plan, recipe=conventions.recipe, bucket=bucket)
     traffic = step_traffic(model, cluster, plan, rows)
@@ -63,6 +68,7 @@ def step_time(
     order = plan.schedule, plan.pp, m, plan.v, forward, backward, work.weight_gradient
     spans = [alike.each(np.asarray(pipeline_span(*order, hop, longer))) for hop in (0.0, traffic.hop)]
     busiest = {cause: alike.each(m * seconds) for cause, seconds in work.busiest(plan).items()}
+    waits = spans[0] - sum(busiest.values())
     at_end = _gradients(traffic, alike.each(backward, 1), plan, m, overlap)
     update, starts = update_times(model, cluster.gpu, plan, conventions.recipe)
     terms = {
@@ -71,9 +77,12 @@ def step_time(
         "dp": busiest["dp"] + at_end,
         "optimizer": update,
         "launch": busiest["launch"] + starts * cluster.gpu.kernels.launch,
-        "bubble": np.where(np.asarray(plan.pp) > 1, np.maximum(spans[0] - sum(busiest.values()), 0.0), 0.0),
+        "bubble": np.where(waits > _ROUNDING * spans[0], waits, 0.0),
     }
-    shown = sum(np.asarray(terms[name]) for name in ("tp", "cp", "ep", "pp", "dp"))
+    inside = sum(np.asarray(terms[name]) for name in ("tp", "cp", "ep", "dp"))
+    hidden = np.maximum(traffic.total - traffic.hop * traffic.hops - inside, 0.0)
+    terms["compute"] = terms["compute"] + (1 - 1 / slow_down) * hidden
+    shown = inside + terms["pp"]
     precision = usual_precision(cluster.gpu, None)
     return StepTime(
         **{name: plain(value) for name, value in terms.items()},

@@ -1,15 +1,15 @@
 """The communication bill of one optimizer step: which collective, how large, how often, over which link.
 
 Bytes per rank are what one rank **sends** (it receives as many at the same time). They are never formulas of
-this file: each row asks ``labkit.collectives.volume`` for the bytes of its collective and multiplies by the
-count. Every number may be an array; rows broadcast.
+this file: each row asks ``labkit.collectives.busiest_bytes`` for the bytes of its collective and multiplies
+by the count. Every number may be an array; rows broadcast.
 """
 
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from labkit.collectives import bucket_count, collective_cost, volume
+from labkit.collectives import bucket_count, busiest_bytes, collective_cost
 from labkit.collectives.place import check_count, check_ranks
 from labkit.spec import Cluster, Link
 from labkit.spec.checks import amount, noun, one_of, together, whole
@@ -183,8 +183,7 @@ def bill_row(strategy, collective, payload, count, at: Seats) -> BillRow:
     together("a row", payload=payload, count=count, at=at)
     count = amount(count, "the number of collectives", zero=True)
     ranks = 2 if collective == "send_recv" else at.ranks
-    _, _, busiest = volume(collective, _ALGORITHM[collective], payload, ranks)
-    sent = plain(count * np.asarray(busiest))
+    sent = plain(count * np.asarray(busiest_bytes(collective, _ALGORITHM[collective], payload, ranks)))
     payload, count = plain(np.asarray(payload, float)), plain(count)
     return BillRow(strategy, collective, payload, count, sent, at.ranks, at.link, at.members)
 

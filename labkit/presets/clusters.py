@@ -162,7 +162,7 @@ def _kernels(parent: dict, reached: float, where: str, name: str) -> tuple[Kerne
     at = f"[gpu.{name}.kernels]"
     table = sub_table(parent, "kernels", where, f"gpu.{name}.")
     keys = {(f"{key}_us" if key in SECONDS else key): key for key in RANGES}
-    facts = {"multiprocessors", "tile", "cache_MiB"}
+    facts = {"multiprocessors", "tile", "cache_MiB", "residual"}
     check_keys(table, where, at, required=set(), optional={*keys, *facts, "sources"})
     given = {}
     for key in table.keys() & keys.keys():
@@ -177,6 +177,8 @@ def _kernels(parent: dict, reached: float, where: str, name: str) -> tuple[Kerne
         )
     if "cache_MiB" in table:
         given["cache"] = number(table, "cache_MiB", where, at, least=0) * MiB
+    if "residual" in table:
+        given["residual"] = number(table, "residual", where, at, least=0)
     return replace(usual, **given), source_texts(table, where, at)
 
 

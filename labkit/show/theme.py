@@ -22,6 +22,8 @@ COLOURS = {
     "optimizer": "#882255",
     "idle": "#C4C4C4",
     "bubble": "#C4C4C4",
+    "launch": "#F0E442",
+    "input": "#666633",
     "communication": "#D55E00",
     "communication_back": "#F0AF85",
     # the parts of one transfer

@@ -133,11 +133,11 @@ class Cluster:
         """Bytes/s that leave (and at the same time enter) one host: all its ports together."""
         return self.nics_per_node * self.inter.bandwidth
 
-    def group(self, members_per_node: int) -> "Cluster":
+    def group(self, members_per_node) -> "Cluster":
         """The cluster as one of several equal groups sees it, all of them communicating at the same time.
 
         A group with g of a node's G GPUs gets g/G of the ports: under tensor parallel 8 on 8-GPU nodes each
-        of the eight data-parallel groups gets one eighth.
+        of the eight data-parallel groups gets one eighth. Numbers may be arrays.
         """
         within = f"members_per_node of a group in a fast-link domain of {self.domain} GPUs"
         members_per_node = whole(members_per_node, within, most=self.domain, arrays=True)

@@ -46,6 +46,8 @@ class Kernels:
 
     Facts of the chip: ``multiprocessors``; ``tile``: columns of the largest tile of 256 rows, 128, or 256
     where two multiprocessors share their operands (Hopper and later); ``cache``: bytes of the last level.
+    ``residual``: median relative error of single products under these constants, on timings that the fit has
+    not seen: two steps that differ by less cannot be told apart.
     """
 
     product: float
@@ -62,6 +64,7 @@ class Kernels:
     multiprocessors: int = 132
     tile: int = 256
     cache: float = 0.0
+    residual: float = 0.05
 
     def __post_init__(self):
         for name, (low, high) in RANGES.items():
@@ -74,6 +77,7 @@ class Kernels:
         if whole(self.tile, "the tile of a GPU's kernels") not in (128, 256):
             raise InputRefused("the tile of a GPU's kernels has 128 or 256 columns; give one of these")
         amount(self.cache, "the cache of a GPU, in bytes,", zero=True)
+        amount(self.residual, "the residual of a GPU's kernels", zero=True)
         broadcasting({field.name: np.shape(getattr(self, field.name)) for field in fields(self)}, "kernels")
 
     @classmethod

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from labkit.collectives import ALGORITHMS, collective_cost, crossover, volume
+from labkit.collectives import ALGORITHMS, busiest_bytes, collective_cost, crossover, volume
 from labkit.errors import InputRefused
 from labkit.spec import Link
 from tests.collectives.collective_cases import LINK, machine
@@ -58,6 +58,17 @@ def test_groups_that_share_a_node_share_its_ports():
 
 def test_coefficient_of_the_ring_tends_to_two():
     assert volume("all_reduce", "ring", 1.0, 16384).busiest == pytest.approx(2, abs=2e-4)
+
+
+@pytest.mark.parametrize("op", [op for op in ALGORITHMS if op != "barrier"])
+def test_busiest_bytes_are_those_of_the_volume(op):
+    size, n = np.array([[1e3], [7e6]]), np.array([1, 2, 8, 13])
+    for algorithm in ALGORITHMS[op]:
+        if algorithm != "hierarchical":  # which needs a cluster
+            assert np.array_equal(
+                busiest_bytes(op, algorithm, size, n), volume(op, algorithm, size, n).busiest
+            )
+    assert busiest_bytes(op, ALGORITHMS[op][0], 1e6, 1) == 0
 
 
 def test_rooted_operations_load_their_root():

@@ -88,6 +88,7 @@ def test_shipped_constants_are_what_the_fit_of_one_half_gives(id):
     other = within(SPLITS[id][1], card)
     median, ninetieth = REACHED[id]
     assert np.median(other) < median and np.quantile(other, 0.9) < ninetieth
+    assert card.kernels.residual == pytest.approx(np.median(other), abs=1e-4)
 
 
 def test_the_other_half_of_all_products_is_within_four_and_twelve_percent():

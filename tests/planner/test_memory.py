@@ -339,7 +339,7 @@ def test_refusals():
     fits = memory(GUIDE, cards, Plan(dp=8, zero=1))
     assert fits.fits.tolist() == [False, True, True]
     assert repr(fits) == "memory of 3 plans or cards; 67% fit"
-    for names in ("parameters", ["nope"], None):
+    for names in ("parameters", ["nope"], (), None):
         with pytest.raises(InputRefused, match="give a tuple of some of parameters, gradients"):
             fits.sum(names)
     with pytest.raises(InputRefused, match="conventions"):

@@ -120,6 +120,7 @@ def test_a_part_is_a_part():
         ({"tp": "8"}, "tp of a plan is '8'; give a whole number"),
         ({"zero": 4}, "zero of a plan is 4; use 0, 1, 2 or 3"),
         ([("tp", 2)], "what is fixed is of type list; give a dict"),
+        ({"stage_layers": (2, 2, 2)}, "stage_layers has 3 numbers, but no pipeline"),
     ],
 )
 def test_one_sentence_for_what_cannot_be_fixed(fixed, says):

@@ -87,7 +87,8 @@ def test_conditions_by_hand():
 def test_a_batch_that_cannot_reach_all_cards_lowers_dp():
     found = procedure(GPT, nodes(400), 32)
     assert found.plan.dp <= 32 and not rows(found)[1].holds
-    assert f"dp = {found.plan.dp}" in rows(found)[7].action
+    assert rows(found)[7].action == f"not for more replicas: dp = {found.plan.dp}"
+    assert "the batch asks" in rows(found)[4].action
 
 
 def test_full_recompute_and_stage_three_come_last():

@@ -190,6 +190,16 @@ def test_what_is_fixed_is_fixed_in_the_plan_of_a_row():
     assert plan_of(search(SMALL, FOUR, 8, {"stage_layers": layers}).iloc[0]).stage_layers == layers
 
 
+def test_a_search_of_one_plan():
+    best = plan_of(search(SMALL, FOUR, 4).iloc[0])
+    every = {name: getattr(best, name) for name in FIELDS} | {"stage_layers": best.stage_layers}
+    table = search(SMALL, FOUR, 4, every)
+    assert len(table) == 1 and table.attrs["tried"] == 1 and plan_of(table.iloc[0]) == best
+    assert (
+        len(search(SMALL, FOUR, 4, {**every, "stage_layers": (1, 2, 2, 1), "pp": 4, "tp": 1, "dp": 1})) == 1
+    )
+
+
 def test_all_of_a_small_search_in_numbers():
     # One GPU: only micro-batch and recompute are left, 3 x 3 of a batch of 4.
     one = Cluster("one", A100.gpu, 1, 1, A100.intra, A100.inter, 1)

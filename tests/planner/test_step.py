@@ -53,7 +53,7 @@ def test_the_pipeline_is_that_of_the_simulation():
     forward, backward = (sum(each.values()) for each in (work.forward, work.backward))
     stages = [0, 1, 1, 3]
     run = simulate(one_f_one_b(4, 16), forward[stages], backward[stages], traffic.hop)
-    step = step_time(GPT, NODES, plan)
+    step = step_time(GPT, NODES, plan, slow_down=1.0)
     at_end = step.total - run.span
     assert at_end == pytest.approx(step.dp + step.optimizer + 3 * NODES.gpu.kernels.launch, rel=0.05)
     assert step.bubble > 3 / 16 * 0.9 * (step.compute + step.tp)
@@ -74,6 +74,13 @@ def test_gradients_hide_under_the_last_backward_but_for_one_bucket():
     # One bucket of all gradients cannot start before the backward ends.
     whole = step_time(GPT, NODES, plan, bucket=1e12)
     assert whole.dp == pytest.approx(in_all, rel=0.05)
+
+
+def test_what_hides_slows_what_it_hides_under():
+    plan = Plan(tp=8, dp=4, global_batch=32, micro_batch=8)
+    alone, usual = (step_time(GPT, NODES, plan, slow_down=each) for each in (1.0, 1.25))
+    assert usual.compute - alone.compute == pytest.approx(alone.hidden / 5)
+    assert usual.exposed == alone.exposed and usual.communication == alone.communication
 
 
 def test_a_slow_network_shows_in_stage_three():

@@ -58,6 +58,11 @@ def test_layers_that_do_not_divide_become_uneven_stages():
     found = why_not(GPT, NODES, wrong)
     assert found.reasons == ("layers: the stages hold 39 of 40 layers",)
     assert found.changes == ("stage layers uneven -> equal",)
+    found = why_not(GPT, NODES, Plan(tp=4, pp=4, dp=2, stage_layers=(20, 10, 10), global_batch=64))
+    assert found.reasons == ("layers: stage_layers has 3 numbers for 4 stages",)
+    assert found.nearest.stage_layers is None and runs(GPT, NODES, found.nearest)
+    kept = Plan(tp=4, pp=4, dp=2, stage_layers=(9, 10, 11, 10), accumulation=24, global_batch=64)
+    assert why_not(GPT, NODES, kept).nearest.stage_layers == kept.stage_layers
 
 
 def test_what_a_search_does_not_try_stays_where_it_can():

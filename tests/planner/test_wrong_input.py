@@ -17,6 +17,7 @@ from labkit.planner import (
     conventions,
     decide,
     factors,
+    feasible,
     in_flight,
     kernels,
     layer_times,
@@ -25,11 +26,14 @@ from labkit.planner import (
     memory,
     placement,
     plan_seats,
+    plan_space,
     procedure,
     products,
     rank_parameters,
+    ranking,
     recompute,
     savings,
+    search,
     sharding,
     stage_kinds,
     stage_times,
@@ -37,6 +41,8 @@ from labkit.planner import (
     step,
     traffic,
     tuning,
+    why,
+    why_not,
 )
 from labkit.planner.compute import compute_time
 from labkit.presets import cluster, model
@@ -51,6 +57,7 @@ MODEL, NODES, PLAN = model("llama2-7b"), cluster("a100", 4), Plan(tp=8, dp=4, gl
 WORK, AT, NOUNS = traffic.Workload(13e9, 40, 5120, 2048), traffic.seats(8), {"model": MODEL, "cluster": NODES}
 ROWS = bill.step_bill(MODEL, NODES, PLAN)
 TRIED = candidates.candidates(MODEL, NODES, global_batch=64)
+TABLE = search.search(MODEL, NODES, 64, {"tp": 8, "pp": 1})
 RUNS = PLAN.changed(micro_batch=1, global_batch=64)
 TUNED = tuning.Tuned("overlap", "on", RUNS, 2.0, 1.0, "the step", "3.1")
 ON_PLAN, HELD = {**NOUNS, "plan": PLAN}, {"model": MODEL, "plan": PLAN}
@@ -93,7 +100,10 @@ CALLS = [
     (candidates.choose, {**NOUNS, "tried": TRIED, "capacity": 80e9}),
     (compute_time, {"flops": 1e12, "gpu": NODES.gpu, "precision": "bf16"}),
     (decide.decide, {**NOUNS, **OPTIONS, "max_memory": None}),
-    (step.step_time, {**ON_PLAN, "bucket": 25e6, "overlap": True, "conventions": conventions.USUAL}),
+    (
+        step.step_time,
+        {**ON_PLAN, "bucket": 25e6, "overlap": True, "slow_down": 1.2, "conventions": conventions.USUAL},
+    ),
     (layer_times.layer_times, {"model": MODEL, "gpu": NODES.gpu, "plan": PLAN}),
     (stage_kinds.stage_kinds, HELD),
     (factors.factor_two, ON_PLAN),
@@ -172,6 +182,18 @@ CALLS = [
     (kernels.streaming_seconds, {"size": 1e9, "gpu": NODES.gpu}),
     (Kernels, KERNELS),
     (Kernels.usual, {"reached": 0.5}),
+    (search.search, {**NOUNS, "global_batch": 64, "fixed": {"tp": 8, "pp": 1}, "max_memory": 7e10}),
+    (search.plan_of, {"row": TABLE.iloc[0]}),
+    (search.carried, {"table": TABLE}),
+    (feasible.capacity_of, {"cluster": NODES, "max_memory": 7e10}),
+    (plan_space.checked_fields, {"fixed": {"tp": 8}}),
+    (ranking.front, {"table": TABLE}),
+    (ranking.tokens_per_day, {"plans": TABLE}),
+    (ranking.gpu_hours, {"plans": TABLE, "tokens": 3e11}),
+    (ranking.runner_up, {"table": TABLE, "error": 0.1}),
+    (why.why, {"a": TABLE.iloc[0], "b": TABLE.iloc[1]}),
+    (why.difference, {**NOUNS, "a": PLAN, "b": PLAN.changed(recompute="full")}),
+    (why_not.why_not, {**ON_PLAN, "max_memory": 7e10}),
     (ROWS[0].seconds, {"cluster": NODES}),
     (ROWS[0].seconds_on, {"link": NODES.intra}),
 ]

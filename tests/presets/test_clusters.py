@@ -13,6 +13,7 @@ from labkit.collectives import collective_cost
 from labkit.errors import InputRefused
 from labkit.presets import cluster, cluster_ids, data_path, sample_sweeps
 from labkit.spec import Link
+from labkit.spec.kernels import Kernels
 
 SHIPPED = tomllib.loads(data_path("hardware.toml").read_text(encoding="utf-8"))
 
@@ -59,7 +60,7 @@ def test_the_ids_others_rely_on_are_there():
 
 def test_every_figure_has_a_source():
     tables = list(tables_with_figures(SHIPPED))
-    assert len(tables) == len(SHIPPED["gpu"]) + 3 * len(SHIPPED["cluster"])
+    assert len(tables) == 2 * len(SHIPPED["gpu"]) + 3 * len(SHIPPED["cluster"])
     for path, table, figures in tables:
         assert sorted(figures) == sorted(table["sources"]), path
         assert all(len(text) >= 10 for text in table["sources"].values()), path
@@ -74,6 +75,7 @@ def test_every_preset_loads_and_reaches_no_more_than_it_is_rated(id):
         assert link.rated is None or link.bandwidth <= link.rated
     assert c.intra.alpha < c.inter.alpha
     assert 0 < c.gpu.reached < 1
+    assert "gpu.kernels.product" in c.sources
     sourced = {"gpu.memory_GiB", "gpu.reserve_GB", "intra.reached_GBps", "inter.alpha_us", "nics_per_node"}
     assert sourced <= set(c.sources)
 
@@ -189,6 +191,37 @@ def test_a_file_without_a_reserve_reserves_nothing(tmp_path):
     path = tmp_path / "desk.toml"
     path.write_text(OWN.replace("reserve_GB = 1.5\n", ""))
     assert cluster(path).gpu.usable == cluster(path).gpu.memory == 24 * 2**30
+
+
+def test_kernels_of_an_own_file_may_be_left_out_or_given_one_by_one(tmp_path):
+    path = tmp_path / "desk.toml"
+    path.write_text(OWN)
+    assert cluster(path).gpu.kernels == Kernels.usual(0.5)
+    given = (
+        "[gpu.mine.kernels]\nlaunch_us = 4\nmultiprocessors = 46\ntile = 128\ncache_MiB = 32\nproduct = 0.5\n"
+    )
+    path.write_text(OWN.replace("[cluster.desk]", given + "[cluster.desk]"))
+    expected = dict(launch=4e-6, multiprocessors=46, tile=128, cache=32 * 2**20, product=0.5)
+    assert cluster(path).gpu.kernels == replace(Kernels.usual(0.5), **expected)
+
+
+@pytest.mark.parametrize(
+    "line, says",
+    [
+        ("launch_us = 0", "[gpu.mine.kernels] has launch_us = 0; it must be a number from 0.5 up to 20"),
+        ("wave = 2", "[gpu.mine.kernels] has wave = 2; it must be a number from 0.05 up to 1"),
+        ("wafe = 0.5", "did you mean wave?"),
+        ("launch = 3e-6", "did you mean launch_us?"),
+        ("tile = 192", "its largest tile has 128 or 256 columns"),
+        ("multiprocessors = 1.5", "a whole number from 1"),
+        ("cache_MiB = -1", "a number from 0"),
+    ],
+)
+def test_kernels_that_cannot_be_are_refused(line, says, tmp_path):
+    path = tmp_path / "desk.toml"
+    path.write_text(OWN.replace("[cluster.desk]", f"[gpu.mine.kernels]\n{line}\n[cluster.desk]", 1))
+    with pytest.raises(InputRefused, match=re.escape(says)):
+        cluster(path)
 
 
 def test_own_file_may_name_a_shipped_gpu(tmp_path):

@@ -12,7 +12,18 @@ from labkit.planner.memory import PARTS
 from labkit.show import theme
 
 TOGETHER = {
-    "step": ["compute", "tensor", "context", "expert", "pipeline", "data", "optimizer", "idle"],
+    "step": [
+        "compute",
+        "tensor",
+        "context",
+        "expert",
+        "pipeline",
+        "data",
+        "optimizer",
+        "launch",
+        "input",
+        "idle",
+    ],
     "transfer": ["compute", "latency", "bandwidth", "contention", "idle"],
     "memory": list(PARTS),
     "memory in sums": ["parameters", "gradients", "optimizer_states", "activations", "other"],

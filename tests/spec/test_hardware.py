@@ -25,6 +25,15 @@ def test_a_group_gets_its_share_of_the_ports(members, ports):
     assert (group.nics_per_node, group.gpus_per_node, group.nodes) == (ports, members, 4)
 
 
+def test_of_many_groups_each_gets_its_share():
+    four, members = Cluster("four", GPU, np.array([4, 8, 8]), 8, *LINKS, nics_per_node=8), np.array([1, 2, 8])
+    many = four.group(members)
+    assert many.nics_per_node.tolist() == [1, 2, 8] and many.domain.tolist() == [1, 2, 8]
+    assert many.nodes.tolist() == [4, 8, 8]
+    with pytest.raises(InputRefused, match="domain of 8 GPUs"):
+        four.group(np.array([1, 9]))
+
+
 def test_a_group_in_a_rack_gets_its_share_of_the_racks_ports():
     rack = cluster("gb200-nvl72", nodes=36)
     assert rack.group(8).nics_per_node == 8  # 8 of 72 GPUs, 72 ports in the rack

@@ -69,6 +69,7 @@ ROUTING = experts.drop_late(experts.route(experts.popularity(4), 2, 3), 1)
 SEATS = experts.place_experts(4, 2)
 BLOCKS = [overlap.Block(1, 2, (4,)), overlap.Block(1, 2, (4,))]
 ROWS, UP, DOWN = np.ones((2, 3, 4)), np.ones((4, 4, 6)), np.ones((4, 6, 4))
+FOUR = np.ones(4)  # seconds of the four kinds of stages
 LINK, MATRIX, TALK = Link(1e-6, 1e9), [[1.0, 2.0], [3.0, 4.0]], Communicator()
 ONE, OTHER, TWO = intervals([0], [2]), intervals([1], [3]), [np.ones((4, 4))] * 2
 MODEL = Transformer("small", layers=2, hidden=64, heads=4, vocabulary=1000, sequence=128)
@@ -101,6 +102,8 @@ CALLS = {
     "vocabulary": (lambda e, h, spread: pipe.stage_times(2, embedding=e, head=h, spread=spread), 0, 1, True),
     "bubble_share": (pipe.bubble_share, 4, 4, 1),
     "bubble_over_ideal": (pipe.bubble_over_ideal, 4, 4, 1),
+    "pipeline_span": (pipe.pipeline_span, "1f1b", 4, 4, 1, FOUR, 2 * FOUR, FOUR, 0.5, 1),
+    "pipeline_work": (pipe.pipeline_work, "1f1b", 4, 4, 1, FOUR, 2 * FOUR, 1),
     "peak_in_flight": (pipe.peak_in_flight, pipe.zb_h1(2, 2), 1.0),
     "sends": (pipe.sends, pipe.zb_h1(2, 2)),
     "schedule": (pipe.schedule, "1F1B", 4, 4, 1, pipe.stage_times(4)),

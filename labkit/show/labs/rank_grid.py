@@ -25,13 +25,22 @@ HUES = np.array([to_rgb(colour) for colour in theme.RANKS]) * (1 - TINT) + TINT
 
 @dataclass(frozen=True)
 class Result:
-    """The grid, the groups of the dimension shown, and which of them leave a node."""
+    """The grid, the groups of the dimension shown, and which of them leave a node.
+
+    ``seat`` of each rank: its place, counted node by node; the rank itself unless it was launched otherwise.
+    """
 
     grid: RankGrid
     dimension: str
     groups: np.ndarray
-    leaves: np.ndarray
     crossing: dict[str, tuple[int, int]]
+    seat: np.ndarray
+
+    @property
+    def leaves(self) -> np.ndarray:
+        """Which of the groups have ranks on more than one node."""
+        nodes = self.grid.node(self.seat[self.groups])
+        return nodes.min(axis=1) != nodes.max(axis=1)
 
     @property
     def group_of(self) -> np.ndarray:
@@ -49,10 +58,8 @@ def compute(tp=8, cp=1, pp=4, dp=2, per_node=8, order="tp-cp-dp-pp", dimension="
         raise InputRefused(
             f"{grid.ranks} ranks are too many to draw one by one; keep tp x cp x pp x dp at {MOST} or below"
         )
-    groups = grid.groups(dimension)
-    nodes = grid.node(groups)
     counts = {name: (grid.crossing(name), len(grid.groups(name))) for name in DIMENSIONS}
-    return Result(grid, dimension, groups, nodes.min(axis=1) != nodes.max(axis=1), counts)
+    return Result(grid, dimension, grid.groups(dimension), counts, np.arange(grid.ranks))
 
 
 def build(figure):
@@ -85,7 +92,7 @@ def update(artists, result: Result):
     """Lays the cells out, colours and numbers them by group, and rings those of groups across nodes."""
     grid = result.grid
     cell, corners, boxes = layout(grid)
-    group_of = result.group_of
+    corners, group_of = corners[result.seat], result.group_of
     artists["nodes"].set_verts([_box(x, y, w, h) for x, y, w, h in boxes])
     artists["rings"].set_verts([_square(at, cell, 0.025) for at in corners[result.leaves[group_of]]])
     artists["cells"].set_verts([_square(at, cell, 0.05) for at in corners])
@@ -158,7 +165,7 @@ def readout(result: Result) -> list[str]:
     first = result.groups[0].tolist()
     named = ", ".join(map(str, first[:12])) + (", ..." if len(first) > 12 else "")
     counts = ", ".join(f"{name} {a} of {b}" for name, (a, b) in result.crossing.items())
-    on = len(set(grid.node(result.groups[0]).tolist()))
+    on = len(set(grid.node(result.seat[result.groups[0]]).tolist()))
     return [
         f"{_product(plan)}; a replica takes {counted(plan.model_ranks, 'rank')}",
         f"groups across nodes of {grid.per_node} GPUs: {counts}",
