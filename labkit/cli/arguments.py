@@ -3,11 +3,13 @@
 import argparse
 import math
 import re
+import sys
 
+from labkit.errors import InputRefused
+from labkit.evidence.sweep_source import read_text_of
 from labkit.units import GB, KB, MB, TB, GiB, KiB, MiB, TiB
 
 _UNITS = {
-    "": 1,
     "b": 1,
     "kb": KB,
     "mb": MB,
@@ -56,6 +58,16 @@ def count(text: str) -> int:
     if not _NUMBER.fullmatch(text.strip()) or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text[:40]!r} is no whole number from 1 up")
     return int(text)
+
+
+def standard_input() -> str:
+    """What stands for a file named ``-``. Refused: one that is closed, cannot be read, or is too large."""
+    if sys.stdin is None:
+        raise InputRefused("standard input is closed; give the name of a file")
+    try:
+        return read_text_of(sys.stdin.buffer, "standard input") + "\n"
+    except OSError as error:
+        raise InputRefused(f"standard input cannot be read ({error.strerror}); give a file") from None
 
 
 def settings(text: str) -> dict:

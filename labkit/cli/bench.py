@@ -2,16 +2,19 @@
 
 import argparse
 import os
+import signal
 import subprocess
 import sys
 
 from labkit.cli.arguments import ranks
 from labkit.errors import InputRefused
+from labkit.evidence.bench_device import choose_backend
 from labkit.evidence.bench_network import check_interface
-from labkit.evidence.bench_options import add_options, need_torch, options_of, size_sent
+from labkit.evidence.bench_options import add_options, check_output, need_torch, options_of, size_sent
 from labkit.spec.checks import whole
 
 MOST_RANKS = 256  # on one host
+_ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _OPTIONS = ("sizes", "interface", "backend", "timeout", "run_timeout", "warm_up", "repeats", "output")
 
 
@@ -36,16 +39,40 @@ def run(arguments: argparse.Namespace) -> int:
         for op in options.operations:
             size_sent(op, options.sizes[0], n)
         check_interface(options.interface)
+        check_output(options.output)
         need_torch()
+        choose_backend(options.backend, n)
     except InputRefused as refusal:
         print(f"labkit: {refusal}", file=sys.stderr)
         return 2
     given = ((name.replace("_", "-"), getattr(arguments, name)) for name in _OPTIONS)
     command = [
-        *(sys.executable, "-m", "torch.distributed.run"),
+        *(sys.executable, "-m", "labkit.evidence.bench_agent"),
         *("--standalone", "--local-addr", "127.0.0.1", "--nproc-per-node", str(n)),
         *("-m", "labkit.evidence.bench", *options.operations),
         *(f"--{name}={value}" for name, value in given if value is not None),
     ]
     threads = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}
-    return min(1, abs(subprocess.call(command, env={**os.environ, **threads})))
+    return _through(command, {**os.environ, **threads})
+
+
+def _through(command: list[str], environment: dict[str, str]) -> int:
+    """Run torchrun to its end: 0, 1 when a rank failed, 128 + the signal that ended it.
+
+    It has a process group of its own, so that Ctrl-C reaches it once, from here, and it ends its ranks.
+    """
+    heard: list[int] = []
+
+    def end(number, _):
+        if not heard:
+            agent.terminate()
+        heard.append(number)
+
+    with subprocess.Popen(command, env=environment, start_new_session=True) as agent:
+        before = {number: signal.signal(number, end) for number in _ENDS}
+        try:
+            status = agent.wait()
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+    return 128 + heard[0] if heard else min(1, abs(status))

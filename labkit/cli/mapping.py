@@ -5,11 +5,10 @@ import json
 import sys
 from itertools import pairwise
 
-from labkit.cli.arguments import settings
+from labkit.cli.arguments import settings, standard_input
 from labkit.errors import InputRefused
 from labkit.evidence.mapping import Mapping, read_mapping
 from labkit.evidence.mapping_judge import LAUNCHERS, crossings, groups, mapping_cost
-from labkit.evidence.sweep_source import read_text_of
 from labkit.presets import cluster, model
 from labkit.spec import Plan
 from labkit.spec.rule import counted
@@ -63,7 +62,7 @@ def _answer(file: str, arguments: argparse.Namespace) -> tuple:
     plan, names = arguments.plan, (arguments.model, arguments.cluster)
     if any(names) and not (all(names) and plan):
         raise InputRefused("what an order costs takes --plan, --model and --cluster; give all three")
-    mapping = read_mapping(read_text_of(sys.stdin.buffer, "standard input") + "\n" if file == "-" else file)
+    mapping = read_mapping(standard_input() if file == "-" else file)
     found = crossings(mapping, plan) if plan else {}
     costs = []
     if all(names):

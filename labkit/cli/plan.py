@@ -6,14 +6,13 @@ import sys
 import textwrap
 from dataclasses import replace
 
-from labkit.cli.arguments import count, settings, size
+from labkit.cli.arguments import count, settings, size, standard_input
 from labkit.cli.plan_json import review_as_json, search_as_json
 from labkit.course.your_cluster import HEADS, census_rows, link_rows, plan_row
 from labkit.errors import InputRefused
 from labkit.evidence.best_plans import best_plans, lead_of
 from labkit.evidence.launchers import read_launcher
 from labkit.evidence.review import review
-from labkit.evidence.sweep_source import read_text_of
 from labkit.evidence.written import Written, write_first
 from labkit.evidence.your_cluster import fitted_cluster
 from labkit.planner.ranking import NOT_MODELLED
@@ -89,7 +88,7 @@ def _searched(arguments: argparse.Namespace) -> str:
     if arguments.json:
         return json.dumps(search_as_json(found, best, written), indent=2, allow_nan=False)
     lines = [_title(shape, machine, arguments.batch), *_links(before, machine), *_census(found)]
-    lines += _best(best) if best else ["", "no plan fits: take more nodes, or a smaller --batch"]
+    lines += _best(best) if best else ["", f"no plan fits: {_more_room(arguments)}"]
     if lead := lead_of(found):
         lines += ["", *_wrapped("runner-up", str(lead).removeprefix("the runner-up "))]
     lines += _wrapped("left out", "; ".join(NOT_MODELLED))
@@ -99,6 +98,13 @@ def _searched(arguments: argparse.Namespace) -> str:
         if written.text:
             lines += ["", f"plan {written.place}:", written.text.rstrip("\n")]
     return "\n".join(lines)
+
+
+def _more_room(arguments: argparse.Namespace) -> str:
+    """What makes room where no plan fits."""
+    larger = "a larger --max-memory, " if arguments.max_memory else ""
+    fewer = ", or fewer settings in --fix" if arguments.fix else ""
+    return f"take {larger}more nodes, or a smaller --batch{fewer}"
 
 
 def _written(arguments: argparse.Namespace, shape, machine: Cluster, plans) -> Written | None:
@@ -164,7 +170,7 @@ def _reviewed(arguments: argparse.Namespace) -> str:
     given |= {} if arguments.nodes is None else {"gpus": arguments.nodes * each}
     source = arguments.launch
     if source == "-":
-        source = read_text_of(sys.stdin.buffer, "standard input") + "\n"
+        source = standard_input()
     launch = read_launcher(source, **given)
     nodes = arguments.nodes or -(-(launch.gpus or launch.plan.ranks) // each)
     before, machine = _machine(arguments, whole(nodes, "the number of nodes"))

@@ -5,10 +5,9 @@ import json
 import math
 import sys
 
-from labkit.cli.arguments import ranks, rate
+from labkit.cli.arguments import ranks, rate, standard_input
 from labkit.errors import InputRefused
 from labkit.evidence.sweep import Sweep, read_sweep
-from labkit.evidence.sweep_source import read_text_of
 from labkit.units import format_rate, format_share, format_size, format_time
 
 
@@ -33,10 +32,7 @@ def add(commands) -> None:
 
 def _read(file: str, ranks: int | None) -> list[Sweep]:
     """The tables of a file, of standard input for ``-``."""
-    if file != "-":
-        return read_sweep(file, ranks)
-    text = read_text_of(sys.stdin.buffer, "standard input")
-    return read_sweep(text if "\n" in text else text + "\n", ranks)
+    return read_sweep(standard_input() if file == "-" else file, ranks)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -17,6 +17,7 @@ from labkit.course.chapter5_rounds import (
     third,
 )
 from labkit.course.table import Table, table
+from labkit.course.your_cluster import census_table
 from labkit.planner.search import plan_of, search
 from labkit.planner.step import step_time
 from labkit.planner.tuning import Tuned, tuning
@@ -140,9 +141,7 @@ def best_table(count=5) -> Table:
 
 def counts_table() -> Table:
     """What became of all plans that the search tried at batch 64: each reason to refuse one, and what ran."""
-    known = found().attrs
-    rows = [("tried", known["tried"]), *known["refused"].items(), ("possible, and fits", len(found()))]
-    return table(("plans", "count"), ((name, f"{count:,}") for name, count in rows))
+    return census_table(found())
 
 
 def place_of(one: Round) -> tuple[int, int]:

@@ -1,7 +1,7 @@
 """Section 5.4 as tables: running jobs held against the guide's limits, and limits against limits."""
 
 from labkit.course import chapter5_jobs as jobs
-from labkit.course.chapter5_jobs import PEAK, SINGLE
+from labkit.course.chapter5_jobs import SINGLE, peak
 from labkit.course.table import Table, table
 from labkit.evidence.health import HEALTHY, health
 from labkit.evidence.limits import (
@@ -169,14 +169,14 @@ def mfu_counts() -> dict[str, float]:
     shape, row = jobs.published_step()
     at = dict(step_seconds=row["seconds"], batch=row["global_batch"], gpus=row["gpus"])
     plain = (
-        6 * shape.parameters * row["global_batch"] * row["sequence"] / (row["seconds"] * row["gpus"] * PEAK)
+        6 * shape.parameters * row["global_batch"] * row["sequence"] / (row["seconds"] * row["gpus"] * peak())
     )
     return {
         "6 per parameter and token": plain,
-        "and attention, causal": shape.utilisation(**at, peak=PEAK, causal=True),
-        "and attention, in full: MFU": shape.utilisation(**at, peak=PEAK),
-        "and what is computed again: HFU": shape.utilisation(**at, peak=PEAK, recompute=row["recompute"]),
-        "MFU against the sparse peak": shape.utilisation(**at, peak=2 * PEAK),
+        "and attention, causal": shape.utilisation(**at, peak=peak(), causal=True),
+        "and attention, in full: MFU": shape.utilisation(**at, peak=peak()),
+        "and what is computed again: HFU": shape.utilisation(**at, peak=peak(), recompute=row["recompute"]),
+        "MFU against the sparse peak": shape.utilisation(**at, peak=2 * peak()),
     }
 
 

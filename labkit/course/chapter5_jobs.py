@@ -15,8 +15,12 @@ from labkit.strategies.pipeline import bubble_share
 from labkit.units import GB, format_share
 
 RECOMPUTE = ("none", "selective", "full")
-PEAK = cluster("a100").gpu.peak["bf16"]
 SINGLE = GUIDE.mfu[1]  # the MFU of one card that the guide's range ends with
+
+
+def peak() -> float:
+    """FLOP/s of the card of these jobs, dense, in bf16."""
+    return cluster("a100").gpu.peak["bf16"]
 
 
 @cache
@@ -42,7 +46,7 @@ def made_job(
     stage = (compute + idle) / (1 - tensor)
     pipeline = stage / (1 - bubble_share(p, m))
     total = pipeline / (1 - (1 - coverage) * data)
-    flops = single * PEAK * gpus
+    flops = single * peak() * gpus
     step = StepTime(
         compute=compute,
         tp=tensor * stage,
@@ -54,7 +58,7 @@ def made_job(
         gpus=gpus,
         model_flops=flops,
         hardware_flops=flops * compute,
-        peak=PEAK,
+        peak=peak(),
     )
     return Measured(
         step=step,
@@ -68,14 +72,14 @@ def made_job(
 
 def shares(mfu, again=0.0, known=("bubble", "idle", "data"), **terms) -> Measured:
     """A measured step of 1 s with these shares, the rest computing, and this MFU on 32 cards."""
-    flops = mfu * 32 * PEAK
+    flops = mfu * 32 * peak()
     step = StepTime(
         compute=1 - sum(terms.values()),
         **terms,
         communication=sum(terms.get(name, 0.0) for name in ("tp", "dp")),
         gpus=32,
         tokens=1e5,
-        peak=PEAK,
+        peak=peak(),
         model_flops=flops,
         hardware_flops=flops * (1 + again),
     )

@@ -190,4 +190,4 @@ def attribution_table(name: str = MACHINE) -> Table:
     terms = [term for term in TERMS if any(gain[term] for gain in pairs.values())]
     rows = [(term, *(f"{1e3 * gain[term]:+.1f}" for gain in pairs.values())) for term in terms]
     rows.append(("in all", *(f"{1e3 * sum(gain.values()):+.1f}" for gain in pairs.values())))
-    return table(("term of the step", *(f"round {pair}" for pair in pairs)), rows)
+    return table(("term of the step, ms", *(f"round {pair}" for pair in pairs)), rows)

@@ -9,13 +9,16 @@ from labkit.errors import InputRefused
 _FIRST_CARDS = 64  # no host has more
 
 
-def choose_backend(wanted: str | None) -> str:
-    """The backend asked for, else nccl where the host has GPUs, else gloo; refused where it cannot run."""
+def choose_backend(wanted: str | None, here: int | None = None) -> str:
+    """The backend asked for, else nccl where the host has GPUs, else gloo; refused where it cannot run.
+
+    ``here``: ranks on this host, as torchrun says where it is None.
+    """
     import torch
 
     cards = torch.cuda.device_count() if torch.cuda.is_available() else 0
     backend = wanted or ("nccl" if cards else "gloo")
-    here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    here = here or int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     if backend == "nccl" and not cards:
         raise InputRefused(
             f"{platform.node()} has no GPU that torch can use, which nccl needs; use --backend gloo"

@@ -1,11 +1,14 @@
 """What the bench is asked to do: its options, the grammar of its sizes, and what it needs."""
 
 import argparse
+import errno
 import importlib.util
 import math
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NoReturn
 
 from labkit.collectives.names import ALGORITHMS
@@ -168,10 +171,31 @@ def _minutes(option: str, text: str) -> float:
     return minutes
 
 
+def check_output(path: str | None) -> None:
+    """Refuses an ``--output`` that nothing can be written to, before anything is measured for it."""
+    if path is None:
+        return
+    target = Path(path)
+    code = 0
+    if target.is_dir():
+        code = errno.EISDIR
+    elif not target.parent.is_dir():
+        code = errno.ENOENT
+    elif not os.access(target if target.exists() else target.parent, os.W_OK):
+        code = errno.EACCES
+    if code:
+        raise InputRefused(f"--output {path} cannot be written ({os.strerror(code)}); name another file")
+
+
 def need_torch() -> None:
-    """Refuses where torch is not installed, and says how to get it."""
+    """Refuses where torch is not installed or cannot be loaded, and says how to get it."""
     if importlib.util.find_spec("torch") is None:
         raise InputRefused(
             "the bench needs PyTorch, which is not installed here: in a checkout, "
             "python3 tools/environment.py bench (or pip install -e '.[bench]') installs it"
         )
+    try:
+        importlib.import_module("torch")
+    except (ImportError, OSError) as error:  # as where a library of it is missing
+        said = str(error).partition("\n")[0][:150]
+        raise InputRefused(f"PyTorch is installed but cannot be loaded ({said}); install it again") from None

@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 
 from labkit.errors import InputRefused
-from labkit.evidence.calibrate import MODEL_ERROR
-from labkit.planner.ranking import Lead, runner_up
+from labkit.planner.ranking import Lead, runner_up, stated_error
 from labkit.planner.search import carried, plan_of
 from labkit.planner.step import step_time
 from labkit.planner.why import Difference, why
@@ -37,13 +36,14 @@ class BestPlan:
     reasons: tuple[str, ...]
 
 
-def best_plans(table, count: int = 5, error: float = MODEL_ERROR) -> list[BestPlan]:
+def best_plans(table, count: int = 5, error: float | None = None) -> list[BestPlan]:
     """The first ``count`` plans of a table of ``search``, fewer where it has fewer, each with its reasons.
 
-    ``error``: of the model, a share of a step. Refused: what is no such table, and a count
-    that is not 1 to 100.
+    ``error``: of the model, a share of a step, by default what it states. Refused: what is no such table, and
+    a count that is not 1 to 100.
     """
     known = carried(table)
+    error = stated_error(table) if error is None else error
     count = min(whole(count, "the number of best plans", most=_MOST), len(table))
     error = amount(error, "the error of the model, a share of a step,", zero=True, arrays=False).item()
     found, first = [], float(table["seconds"].iloc[0]) if count else 0.0
@@ -71,7 +71,7 @@ def best_plans(table, count: int = 5, error: float = MODEL_ERROR) -> list[BestPl
     return found
 
 
-def lead_of(table, error: float = MODEL_ERROR) -> Lead | None:
+def lead_of(table, error: float | None = None) -> Lead | None:
     """How far the first plan of a table is ahead; None of a table with fewer than two."""
     return runner_up(table, error) if len(table) > 1 else None
 

@@ -17,7 +17,7 @@ from labkit.spec import Cluster, Plan, Transformer
 from labkit.spec.checks import amount, noun, without_arrays
 from labkit.spec.kernels import RANGES
 from labkit.spec.rules import check_nouns
-from labkit.units import digits, format_share
+from labkit.units import digits, format_rate, format_share, format_time
 
 MODEL_ERROR = 0.05  # spread of a step that the model predicts with the right constants: a relative error
 _DIFFERENCE = 1e-3  # of a logarithm, for the derivative
@@ -77,23 +77,33 @@ class Calibration:
     residuals: np.ndarray
 
     def __repr__(self):
-        lines = [f"{'constant':28}{'before':>12}{'after':>12}"]
+        lines = [f"{'constant':28}{'before':>12} {'after':>12}"]
         for one in self.constants:
             said = "" if one.told else "  not told by these runs"
             said += "  at the edge of its range" if one.at_edge else ""
-            lines.append(f"{one.name:28}{digits(one.before):>12}{digits(one.after):>12}{said}")
+            lines.append(
+                f"{one.name:28}{_shown(one.name, one.before):>12} {_shown(one.name, one.after):>12}{said}"
+            )
         was, now = (format_share(float(np.median(np.abs(each)))) for each in (self.before, self.residuals))
         lines.append(f"median error over {self.residuals.size} runs: {was} before, {now} after")
         return "\n".join(lines)
 
 
+def _shown(name: str, value: float) -> str:
+    """A constant with its unit."""
+    if name.endswith("bandwidth"):
+        return format_rate(value)
+    return digits(value) if name.split(".")[1] not in ("launch", "host", "alpha") else format_time(value)
+
+
 def constants_of(cluster: Cluster) -> tuple[Constant, ...]:
     """The constants that steps depend on most, with their ranges: of kernels, and of the two links.
 
-    Shares of peak differ by some 10 % between machines of a kind (clocks, power), bandwidths by 20 %
-    (congestion), latencies by a factor of 2.
+    Shares of peak differ by some 10 % between machines of a kind (clocks, power), bandwidths of a host by
+    20 %, those of a network (other jobs, cabling) by more than half, latencies by a factor of 2.
     """
     noun(cluster, Cluster, "the cluster")
+    without_arrays("a calibration", cluster=cluster)
     found = [
         _kernel(name, spread)
         for name, spread in (
@@ -102,12 +112,13 @@ def constants_of(cluster: Cluster) -> tuple[Constant, ...]:
             ("attention_backward", 0.1),
             ("streaming", 0.1),
             ("launch", 0.7),
+            ("host", 0.7),
         )
     ]
-    for side in ("intra", "inter"):
+    for side, spread in (("intra", 0.2), ("inter", 0.5)):
         link = getattr(cluster, side)
         most = link.rated if link.rated is not None else 1.5 * link.bandwidth
-        found.append(_link(side, "bandwidth", 0.05 * link.bandwidth, max(most, link.bandwidth), 0.2))
+        found.append(_link(side, "bandwidth", 0.05 * link.bandwidth, max(most, link.bandwidth), spread))
         found.append(_link(side, "alpha", link.alpha / 20, 20 * max(link.alpha, 1e-7), 0.7))
     return tuple(found)
 
@@ -135,6 +146,7 @@ def calibrate(runs: Sequence[MeasuredStep], cluster: Cluster) -> Calibration:
     than the cluster has.
     """
     noun(cluster, Cluster, "the cluster")
+    without_arrays("a calibration", cluster=cluster)
     if not isinstance(runs, list | tuple) or not runs:
         raise InputRefused("there are no measured runs to calibrate with; give a list of MeasuredStep")
     for run in runs:
@@ -169,8 +181,7 @@ def calibrate(runs: Sequence[MeasuredStep], cluster: Cluster) -> Calibration:
         # Least squares of the runs and of the constants' own spread, one under the other.
         rows = np.vstack([slope / MODEL_ERROR, np.diag(1 / spread)])
         wanted = np.concatenate([-here / MODEL_ERROR, (start - values) / spread])
-        step = np.linalg.lstsq(rows, wanted, rcond=None)[0]
-        moves = np.clip(values + step, low, high)
+        moves = values + _step(rows, wanted, low - values, high - values)
         if np.max(np.abs(moves - values)) < 1e-4:
             break
         values = moves
@@ -191,6 +202,20 @@ def calibrate(runs: Sequence[MeasuredStep], cluster: Cluster) -> Calibration:
         )
     )
     return Calibration(moved(values), found, np.expm1(residual(start)), np.expm1(residual(values)))
+
+
+def _step(rows, wanted, low, high) -> np.ndarray:
+    """The step of least squares within bounds: what would pass one stops there, the rest is solved again."""
+    step, free = np.zeros(low.size), np.ones(low.size, bool)
+    while free.any():
+        left = wanted - rows[:, ~free] @ step[~free]
+        step[free] = np.linalg.lstsq(rows[:, free], left, rcond=None)[0]
+        past = (step < low) | (step > high)
+        step = np.clip(step, low, high)
+        if not past.any():
+            break
+        free &= ~past
+    return step
 
 
 def _slopes(residual, values, here, low, high) -> np.ndarray:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from labkit.errors import InputRefused
 from labkit.evidence.mapping_text import Seat, read_seats
-from labkit.evidence.sweep_source import text_of
+from labkit.evidence.sweep_source import check_readable, text_of
 from labkit.spec.checks import label, noun, shown
 from labkit.spec.rule import counted
 
@@ -112,6 +112,7 @@ def read_mapping(path_or_text: str | os.PathLike) -> Mapping:
     """
     text, path = text_of(path_or_text, "a mapping")
     what = path or "the text"
+    check_readable(text, what, "a listing of ranks and hosts")
     kind, seats = read_seats(text)
     if not seats:
         raise InputRefused(

@@ -103,19 +103,19 @@ def _table(lines) -> Iterator[Seat]:
     width = 3
     for at, line in lines:
         if "rank" in (lowered := line.lower()):
-            mark = "," if "," in line else "\t" if "\t" in line else None
+            mark = next((one for one in ",;\t" if one in line), None)
             heads = [_HEADS.get(cell, "") for cell in _cells(lowered.strip(" #\r"), mark)]
             if "rank" in heads and "host" in heads:
                 columns = {name: heads.index(name) for name in heads if name}
                 separator, width = mark, len(heads)
                 continue
-        cells = _cells(line, separator or ("," if "," in line else None))
+        cells = _cells(line, separator or next((one for one in ",;" if one in line), None))
         if len(cells) == width and (seat := _row(cells, columns, at)):
             yield seat
 
 
 def _cells(line: str, separator: str | None) -> list[str]:
-    return [cell.strip() for cell in line.split(separator)]
+    return [cell.strip().strip('"') for cell in line.split(separator)]
 
 
 def _row(cells: list[str], columns: dict[str, int], at: int) -> Seat | None:

@@ -6,7 +6,6 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from labkit.errors import InputRefused
-from labkit.evidence.calibrate import MODEL_ERROR
 from labkit.evidence.launchers import Launch, launcher_arguments
 from labkit.planner.plan_space import SEARCHED
 from labkit.planner.search import plan_of, search
@@ -83,7 +82,7 @@ def review(
     launch: Launch,
     model: Transformer | None,
     cluster: Cluster,
-    error: float = MODEL_ERROR,
+    error: float | None = None,
     max_memory: float | None = None,
 ) -> Review:
     """What the planner says to a launch that ``read_launcher`` read, on a cluster of as many GPUs.
@@ -91,12 +90,13 @@ def review(
     ``model`` stands in for that of the launch (None: the launch's own), with the launch's sequence. Nearest
     is the plan with the fewest changed settings (dp, accumulation and copies of KV heads follow from
     others), of these the fastest; what a search does not try stays as it is. Refused: arguments of another
-    type, and an error below 0.
+    type, and an error below 0; by default it is the ``kernels.residual`` of the GPU.
     """
     noun(launch, Launch, "the launch")
     noun(cluster, Cluster, "the cluster")
     if model is not None:
         noun(model, Transformer, "the model")
+    error = cluster.gpu.kernels.residual if error is None else error
     error = amount(error, "the error of the model, a share of a step,", zero=True, arrays=False).item()
     shape = launch.model if model is None else model
     if shape is not None and launch.sequence is not None:

@@ -27,7 +27,8 @@ class RunLog:
     """
 
     def __init__(self, path: str | os.PathLike | None = None, wait: float = 20.0):
-        if path is not None and (not isinstance(path, str | os.PathLike) or not str(path).strip()):
+        named = isinstance(path, str | os.PathLike) and str(path).strip() and "\0" not in str(path)
+        if path is not None and not named:
             raise InputRefused(f"the run log is {shown(path)}; give the path of its file, or nothing")
         amount(wait, "seconds to wait for the run log", zero=True, arrays=False)
         self.path = home() / "runs.sqlite" if path is None else Path(path)

@@ -21,6 +21,8 @@ def write(path: str | os.PathLike, columns: Sequence[str], rows: Iterable[tuple]
     writer.writerows(rows)
     beside = target.with_name(f"{target.name}.{os.getpid()}.part")
     try:
+        if target.exists() and not (target.is_file() or target.is_dir()):
+            raise InputRefused(f"{target} is a device or a pipe, which would be replaced; name a file")
         beside.write_text(text.getvalue(), encoding="utf-8", newline="")
         beside.replace(target)
     except OSError as error:

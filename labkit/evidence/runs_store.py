@@ -87,7 +87,11 @@ class RunStore:
     def _open(self, mode: str) -> Iterator[sqlite3.Connection]:
         """The database, closed again in any case; whatever SQLite says becomes one sentence."""
         file = None
-        if self.path.is_dir():
+        try:
+            folder = self.path.is_dir()
+        except OSError as error:  # as with a name that is too long
+            raise InputRefused(f"{self.path} cannot be used ({error.strerror}); name another file") from None
+        if folder:
             raise InputRefused(f"{self.path} is a folder; name the file of the run log in it")
         try:
             where = f"{self.path.absolute().as_uri()}?mode={mode}"

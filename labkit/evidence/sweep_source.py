@@ -31,24 +31,24 @@ def text_of(source: str | os.PathLike, what: str = "a sweep") -> tuple[str, str]
     if isinstance(source, str) and ("\n" in source or "\r" in source or source.lstrip()[:1] == "{"):
         if len(source) > LARGEST:
             raise InputRefused(
-                f"the text has {len(source) / 1e6:.0f} million characters; cut the table out of it"
+                f"the text has {len(source) / 1e6:.0f} million characters; cut out the part that matters"
             )
         return _clean(source), ""
     if not isinstance(source, str | os.PathLike):
         raise InputRefused(f"{what} is read from a path or from text, not from {type(source).__name__}")
     if not str(source).strip():
-        raise InputRefused("the name of the log is empty; give a path, or the log itself with its line ends")
+        raise InputRefused("the name of the file is empty; give a path, or a text with its line ends")
     path = Path(source)
     shown = str(path) if len(str(path)) < 200 else str(path)[:80] + "..."
     try:
         if path.is_dir():
-            raise InputRefused(f"{shown} is a directory; name the log inside it")
+            raise InputRefused(f"{shown} is a directory; name the file inside it")
         if not (path.is_file() or path.is_fifo() or path.is_char_device()):
-            raise InputRefused(
-                f"there is no file {shown!r}; check the path (a log given as text needs its line ends)"
-            )
+            raise InputRefused(f"there is no file {shown!r}; check the path (a text needs its line ends)")
         if path.stat().st_size > LARGEST:
-            raise InputRefused(f"{shown} has {path.stat().st_size / 1e6:.0f} MB; cut the table out of it")
+            raise InputRefused(
+                f"{shown} has {path.stat().st_size / 1e6:.0f} MB; cut out the part that matters"
+            )
         with path.open("rb") as file:
             text = read_text_of(file, shown)
     except InputRefused:
@@ -62,7 +62,7 @@ def read_text_of(file: BinaryIO, name: str) -> str:
     """The text of an open binary file, of a pipe too; refused above ``LARGEST`` bytes."""
     data = file.read(LARGEST + 1)
     if len(data) > LARGEST:
-        raise InputRefused(f"{name} has more than {LARGEST / 1e6:.0f} MB; cut the table out of it")
+        raise InputRefused(f"{name} has more than {LARGEST / 1e6:.0f} MB; cut out the part that matters")
     encoding = "utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8"
     return data.decode(encoding, errors="replace")
 
@@ -73,6 +73,22 @@ def _clean(text: str) -> str:
     return re.sub(r"\x1b\[[0-9;?]{0,20}[A-Za-z]", "", text).replace("\u00a0", " ")
 
 
+def _is_binary(text: str) -> bool:
+    """Whether more than one in twenty letters is none that a log has."""
+    start = text[:100_000]
+    odd = sum(mark in "\x00\ufffd" or (mark < " " and mark not in "\t\n\r\f\x1b") for mark in start)
+    return odd > 0.05 * len(start)
+
+
+def check_readable(text: str, name: str, wanted: str) -> None:
+    """Refuses a text that is empty or binary; ``wanted`` says what to give instead."""
+    if not text.strip():
+        raise InputRefused(f"{name} is empty; give {wanted}")
+    if _is_binary(text):
+        packed = ", packed with gzip" if text.startswith("\x1f") else ""
+        raise InputRefused(f"{name} is binary data{packed}; give {wanted} as text")
+
+
 def refuse(text: str, path: str, tables: list[Table]) -> NoReturn:
     """Raise InputRefused with one sentence on what a text is that has no readable row."""
     what = path or "the text"
@@ -81,9 +97,7 @@ def refuse(text: str, path: str, tables: list[Table]) -> NoReturn:
     for pattern, tool in _OTHER_TOOLS:
         if re.search(pattern, text):
             raise InputRefused(f"{what} is {tool}, not an nccl-tests log; run one of the nccl-tests programs")
-    start = text[:100_000]
-    odd = sum(mark in "\x00\ufffd" or (mark < " " and mark not in "\t\n\r\f\x1b") for mark in start)
-    if odd > 0.05 * len(start):
+    if _is_binary(text):
         raise InputRefused(f"{what} is binary data, not the text of an nccl-tests run")
     troubles = [trouble for table in tables for trouble in table.troubles]
     trouble = f"; the log reports trouble: {troubles[0]}" if troubles else ""

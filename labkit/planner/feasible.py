@@ -6,11 +6,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from labkit.errors import InputRefused
 from labkit.planner.memory import memory
 from labkit.planner.plan_space import Space, plan_spaces
 from labkit.spec import Cluster, Transformer
-from labkit.spec.checks import amount, noun
+from labkit.spec.checks import amount, noun, without_arrays
 from labkit.spec.rule import IMPOSSIBLE
 from labkit.spec.rules import RULES
 
@@ -63,8 +62,7 @@ def feasible(
 def capacity_of(cluster: Cluster, max_memory: float | None) -> float:
     """Bytes of a card that a plan may take: what the card leaves to a job, at most ``max_memory``."""
     noun(cluster, Cluster, "the cluster")
-    if np.ndim(cluster.gpu.usable):
-        raise InputRefused("a search is of one cluster; give single numbers, not arrays")
+    without_arrays("a search", cluster=cluster)
     if max_memory is None:
         return cluster.gpu.usable
     most = amount(max_memory, "max_memory, in bytes of a card,", endless=True, arrays=False)

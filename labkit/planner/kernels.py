@@ -76,7 +76,7 @@ def attention_seconds(
     >>> size = dict(batch=4, heads=32, kv_heads=8, queries=4096, keys=4096, head_dim=128, gpu=card)
     >>> fused, plainly = (1e3 * attention_seconds(**size, fused=fused) for fused in (True, False))
     >>> round(fused, 1), round(plainly, 1)
-    (3.3, 13.0)
+    (3.3, 13.6)
     """
     precision = usual_precision(gpu, precision)
     for name, value in (("fused", fused), ("causal", causal), ("backward", backward), ("dropout", dropout)):

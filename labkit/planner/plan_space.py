@@ -13,7 +13,7 @@ import numpy as np
 
 from labkit.errors import InputRefused
 from labkit.spec import Cluster, Plan, Transformer
-from labkit.spec.checks import noun, shown, whole
+from labkit.spec.checks import noun, shown, whole, without_arrays
 from labkit.spec.plan import CONTEXT, SCHEDULES
 from labkit.spec.rule import counted, divisors
 from labkit.spec.rules import check_nouns
@@ -28,6 +28,7 @@ SEARCHED = (*CUT, *CHOICES, *PIPELINE)
 AXES = ("cut", *CHOICES, "pipeline")
 MOST_VIRTUAL = 8  # virtual stages a rank that are tried
 _FIELDS = tuple(field.name for field in fields(Plan))
+UNTRIED = tuple(name for name in _FIELDS if name not in (*SEARCHED, "accumulation", "global_batch"))
 
 
 @dataclass(frozen=True)
@@ -132,8 +133,7 @@ def plan_spaces(
     number, and what ``checked_fields`` refuses.
     """
     check_nouns(model=model, cluster=cluster)
-    if np.ndim(cluster.n_gpus) or np.ndim(cluster.domain):
-        raise InputRefused("a search is of one cluster; give single numbers, not arrays")
+    without_arrays("a search", cluster=cluster)
     batch, fixed = whole(global_batch, "global_batch of a plan"), checked_fields(fixed)
     cuts = _cuts(model, cluster, batch, fixed)
     choices = {name: np.array([fixed[name]] if name in fixed else values) for name, values in CHOICES.items()}

@@ -34,7 +34,9 @@ def front(table):
 
     Each row takes less memory than all that are faster. Refused: what is no such table.
     """
-    carried(table)
+    carried(table, "seconds", "memory")
+    if np.ndim(table["seconds"]) == 0:
+        raise InputRefused("a front is that of a table; give the table, not one row")
     seconds, memory = table["seconds"].to_numpy(), table["memory"].to_numpy()
     order = np.lexsort((memory, seconds))
     least = np.minimum.accumulate(memory[order])
@@ -43,7 +45,7 @@ def front(table):
 
 def tokens_per_day(plans):
     """Tokens that one row, or each row of a table, works through in a day without a pause."""
-    carried(plans)
+    carried(plans, "tokens_per_s")
     return plain(np.asarray(plans["tokens_per_s"], float) * _DAY)
 
 
@@ -52,7 +54,7 @@ def gpu_hours(plans, tokens: float):
 
     Refused: what is no such row or table, and tokens that are not above 0.
     """
-    carried(plans)
+    carried(plans, "tokens_per_s_per_gpu")
     tokens = amount(tokens, "the number of tokens", arrays=False)
     return plain(tokens / np.asarray(plans["tokens_per_s_per_gpu"], float) / _HOUR)
 
@@ -84,12 +86,20 @@ class Lead:
         )
 
 
-def runner_up(table, error: float) -> Lead:
+def stated_error(table) -> float:
+    """The error of a step that the model states for the cluster of a table of ``search``, a share."""
+    return carried(table)["cluster"].gpu.kernels.residual
+
+
+def runner_up(table, error: float | None = None) -> Lead:
     """How close the second plan of a table is to the first, against the ``error`` of the model, a share.
+
+    Unless given it is the ``kernels.residual`` of the cluster's GPU, below which no prediction tells apart.
 
     Refused: what is no table of ``search``, one of fewer than two plans, and an error below 0.
     """
-    carried(table)
+    carried(table, "seconds")
+    error = stated_error(table) if error is None else error
     error = amount(error, "the error of the model, a share of a step,", zero=True, arrays=False).item()
     seconds = np.sort(np.atleast_1d(table["seconds"]))
     if seconds.size < 2:

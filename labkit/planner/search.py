@@ -68,7 +68,7 @@ def search(
 
 def plan_of(row) -> Plan:
     """The plan of one row of a table that ``search`` made, as ``table.iloc[0]``. Refused: anything else."""
-    known = carried(row)
+    known = carried(row, *SEARCHED)
     if np.ndim(row["tp"]):
         raise InputRefused("a plan is that of one row; give table.iloc[0], not the table")
     fields = {name: plain(row[name]) for name in SEARCHED}
@@ -78,15 +78,20 @@ def plan_of(row) -> Plan:
     return Plan(**fields, **others, global_batch=known["global_batch"])
 
 
-def carried(table) -> dict:
-    """What a table of ``search``, or a row of it, carries along.
+def carried(table, *columns: str) -> dict:
+    """What a table of ``search``, or a row of it, carries along; ``columns``: those that it must have.
 
-    Refused: anything else, as the tuples of ``itertuples``, which carry nothing.
+    Refused: anything else, as the tuples of ``itertuples``, which carry nothing, and a lack of columns.
     """
     known = getattr(table, "attrs", None)
     if not isinstance(known, dict) or "refused" not in known:
         raise InputRefused(
             "this is no table of search(), and no row of one; give the table, or table.iloc[0]"
+        )
+    lacking = [name for name in columns if name not in table]
+    if lacking:
+        raise InputRefused(
+            f"the table of search() has no column {lacking[0]} any more; give it with all its columns"
         )
     return known
 

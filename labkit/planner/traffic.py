@@ -132,11 +132,13 @@ class BillRow:
         inside = self.seconds_on(cluster.intra)
         if np.all(np.asarray(self.link) == "inside"):
             return inside
-        # Of ranks that send to one other rank, just two meet at a boundary that is crossed.
-        together = np.asarray(1 if self.collective == "send_recv" else self.members)
+        crosses = np.asarray(self.link) == "across"
+        # Of ranks that send to one other rank, just two meet at a boundary that is crossed. A group that is
+        # inside has no say: where nothing is sent it may be larger than a domain.
+        together = np.where(crosses, 1 if self.collective == "send_recv" else self.members, 1)
         hosts = -(-int(np.max(self.group)) // together) * cluster.domain // cluster.gpus_per_node
         across = self.seconds_on(replace(cluster, nodes=hosts).group(together))
-        return plain(np.where(np.asarray(self.link) == "across", across, inside))
+        return plain(np.where(crosses, across, inside))
 
 
 def share_of_ports(cluster: Cluster) -> Link:

@@ -2,15 +2,18 @@
 
 Each step sets free one more setting, the cheapest to try first: overlap, micro-batch, sharding, recompute,
 schedule, and at last the cut itself. Its plan is the best that ``labkit.planner.search`` finds with all other
-settings as they were, so that the last step's plan is the best of all.
+settings as they were, so that the last step's plan is the best of all that have what no search tries as it
+was (``order``, ``prefetch``, ``shard_ranks`` ...).
 """
 
 from dataclasses import dataclass
 
 from labkit.errors import InputRefused
 from labkit.planner.memory import memory
+from labkit.planner.plan_space import UNTRIED
 from labkit.planner.search import plan_of, search
 from labkit.planner.step import step_time
+from labkit.planner.why import setting
 from labkit.spec import Cluster, Plan, Transformer
 from labkit.spec.checks import amount, noun, without_arrays
 from labkit.spec.rules import allowed, check_nouns
@@ -18,13 +21,18 @@ from labkit.units import format_share, format_time
 
 SAME = "nothing to gain"
 _SHOWN = ("tp", "cp", "pp", "dp", "ep", "v", "schedule", "micro_batch", "zero", "recompute")
+_OF_SEVERAL = {
+    "sequence_parallel": "tp",
+    "context": "cp",
+    "stage_layers": "pp",
+}  # shown where there are ranks
 _CUT = ("tp", "cp", "pp", "ep", "sequence_parallel", "context")
 # What each step sets free, what shows whether its gain is real, and the section of the guide it is from.
 STEPS = (
     ("micro-batch", ("micro_batch",), "tokens/s per GPU, and the peak of memory", "3.2, 5.5"),
     ("sharding", ("zero",), "exposed time of gathers and reductions", "4.1"),
     ("recompute", ("recompute",), "the peak of memory beside the step", "4.2"),
-    ("schedule", ("v", "schedule"), "idle share of the last pipeline rank", "3.3"),
+    ("schedule", ("v", "schedule", "stage_layers"), "idle share of the last pipeline rank", "3.3"),
     ("cut", _CUT, "the step, with the mapping of ranks checked", "3.4"),
 )
 _NO_START = (
@@ -92,9 +100,9 @@ def freed_in_turn(
     noun(first, Tuned, "the first step")
     steps, plan = [first], first.plan
     fixed = {name: getattr(plan, name) for _, freed, *_ in STEPS for name in freed}
-    fixed |= {name: getattr(plan, name) for name in ("fused_attention", "vocabulary_multiple", "order")}
+    fixed |= {name: getattr(plan, name) for name in UNTRIED}
     for name, freed, measure, source in STEPS:
-        fixed = {setting: value for setting, value in fixed.items() if setting not in freed}
+        fixed = {kept: value for kept, value in fixed.items() if kept not in freed}
         table = search(model, cluster, plan.global_batch, fixed, max_memory)
         if table.empty:
             raise InputRefused(_NO_START)
@@ -102,7 +110,7 @@ def freed_in_turn(
         better = float(best["seconds"]) < last.after
         found, seconds = (plan_of(best), float(best["seconds"])) if better else (last.plan, last.after)
         steps.append(Tuned(name, _words(last.plan, found), found, last.after, seconds, measure, source))
-        fixed |= {setting: getattr(found, setting) for setting in fixed}
+        fixed |= {kept: getattr(found, kept) for kept in fixed}
     return tuple(steps)
 
 
@@ -112,8 +120,13 @@ def _words(before: Plan, after: Plan) -> str:
     >>> _words(Plan(tp=4, dp=2), Plan(tp=2, dp=4)), _words(Plan(), Plan())
     ('tp 4 -> 2, dp 2 -> 4', 'nothing to gain')
     """
-    changed = [(name, getattr(before, name), getattr(after, name)) for name in _SHOWN]
-    return ", ".join(f"{name} {a} -> {b}".replace("_", "-") for name, a, b in changed if a != b) or SAME
+    names = [name for name in (*_SHOWN, *_OF_SEVERAL) if getattr(before, name) != getattr(after, name)]
+    said = [
+        setting(before, after, (name,)).replace("micro batch", "micro-batch")
+        for name in names
+        if all(plan.degree(_OF_SEVERAL.get(name, "tp")) > 1 for plan in (before, after)) or name in _SHOWN
+    ]
+    return ", ".join(said) or SAME
 
 
 def sentence(step: Tuned) -> str:

@@ -15,6 +15,7 @@ from labkit.errors import InputRefused
 from labkit.planner.search import carried, plan_of
 from labkit.planner.step import step_time
 from labkit.spec import Cluster, Plan, StepTime, Transformer, problems
+from labkit.spec.checks import without_arrays
 from labkit.spec.rule import IMPOSSIBLE, listed
 from labkit.spec.rules import allowed, check_nouns
 from labkit.spec.step_time import TERMS
@@ -132,6 +133,7 @@ def difference(model: Transformer, cluster: Cluster, a: Plan, b: Plan) -> Differ
         for problem in problems(model, cluster, plan):
             if problem.severity == IMPOSSIBLE:
                 raise InputRefused(f"a plan to compare is impossible: {problem.message}; why_not() says more")
+    without_arrays("a comparison", cluster=cluster)
     names = [name for name in _SETTINGS if getattr(a, name) != getattr(b, name)]
     if len(names) > _MOST:
         raise InputRefused(

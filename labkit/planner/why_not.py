@@ -7,16 +7,13 @@ import numpy as np
 from labkit.errors import InputRefused
 from labkit.planner.feasible import Census, capacity_of, feasible
 from labkit.planner.memory import memory
-from labkit.planner.plan_space import SEARCHED, Space
+from labkit.planner.plan_space import UNTRIED, Space
 from labkit.planner.step import step_time
 from labkit.planner.why import setting
 from labkit.spec import Cluster, Plan, Transformer, problems
 from labkit.spec.rule import IMPOSSIBLE, listed
 from labkit.units import format_memory
 
-_STAY = tuple(
-    f.name for f in fields(Plan) if f.name not in (*SEARCHED, "accumulation", "global_batch", "replicate_kv")
-)
 _NUMBERS = ("tp", "cp", "pp", "dp", "ep", "v", "micro_batch")
 _STEP = 1e-3  # what a factor of 2 in a number counts, where changing a setting at all counts 1
 
@@ -54,9 +51,9 @@ def why_not(model: Transformer, cluster: Cluster, plan: Plan, max_memory: float 
     >>> from labkit.spec import Gpu, Link
     >>> card = Gpu("80 GB card", 80e9, {"bf16": 312e12}, 0.5, 2e12)
     >>> node = Cluster("node", card, 1, 8, Link(2e-6, 235e9), Link(5e-6, 25e9), 8)
-    >>> gpt = Transformer("13B", 40, 5120, 40, 50257, 2048)
-    >>> why_not(gpt, node, Plan(dp=8, global_batch=64, micro_batch=1)).changes
-    ('zero 0 -> 3',)
+    >>> gpt = Transformer("1.3B", 24, 2048, 16, 50257, 2048)
+    >>> why_not(gpt, node, Plan(tp=4, dp=2, accumulation=24, global_batch=64)).changes
+    ('micro batch 1.333 -> 1', 'accumulation 24 -> 32')
     """
     capacity = capacity_of(cluster, max_memory)
     broken = [problem for problem in problems(model, cluster, plan) if problem.severity == IMPOSSIBLE]
@@ -86,20 +83,31 @@ def _nearest(model, cluster, plan, capacity, split: bool) -> Plan | None:
 
     ``split``: its stages have layers of their own that may stay.
     """
-    stays = {name: getattr(plan, name) for name in _STAY}
+    stays = {name: getattr(plan, name) for name in UNTRIED}
     split_anew = {name: value for name, value in stays.items() if name != "stage_layers"}
     for fixed in (stays, split_anew, {}) if split else (split_anew, {}):
-        best = (np.inf, np.inf)  # distance and seconds
-        nearest = None
-        for space, runs, _ in feasible(model, cluster, plan.global_batch, fixed, capacity, Census()):
-            distance = np.where(runs, _distance(plan, space), np.inf)
-            if distance.min() <= best[0]:
-                seconds, place = _fastest(space, distance == distance.min())
-                if (distance.min(), seconds) < best:
-                    best, nearest = (distance.min(), seconds), space.at(place)
+        try:
+            nearest = _nearest_with(model, cluster, plan, capacity, fixed)
+        except InputRefused:
+            if fixed is not stays:
+                raise
+            continue  # no pipeline on these GPUs has as many stages as there are stage_layers
         if nearest is not None:
             return nearest
     return None
+
+
+def _nearest_with(model, cluster, plan, capacity, fixed: dict) -> Plan | None:
+    """The nearest that runs, of those with what is fixed."""
+    best = (np.inf, np.inf)  # distance and seconds
+    nearest = None
+    for space, runs, _ in feasible(model, cluster, plan.global_batch, fixed, capacity, Census()):
+        distance = np.where(runs, _distance(plan, space), np.inf)
+        if distance.min() <= best[0]:
+            seconds, place = _fastest(space, distance == distance.min())
+            if (distance.min(), seconds) < best:
+                best, nearest = (distance.min(), seconds), space.at(place)
+    return nearest
 
 
 def _distance(plan: Plan, space: Space) -> np.ndarray:

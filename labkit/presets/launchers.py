@@ -14,13 +14,14 @@ _MEANINGS = ("gives", "sets", "values")
 class Setting:
     """One flag: its value is the fact ``gives``, or switched on it ``sets`` facts, or each value has facts.
 
-    ``default``: the value where the flag is left out. ``text``: the value is no number. ``read_only``: one
-    more spelling, which is understood but not written.
+    ``default``: the value where the flag is left out. ``least``: its lowest number. ``text``: the value is
+    no number. ``read_only``: one more spelling, which is understood but not written.
     """
 
     flag: str
     gives: str | None = None
     default: int | None = None
+    least: int = 1
     sets: dict = field(default_factory=dict)
     values: dict[str, dict] = field(default_factory=dict)
     text: bool = False
@@ -94,7 +95,7 @@ def launcher(id: str) -> Framework:
 def _setting(flag: str, given: dict, at: str) -> Setting:
     """A setting, with one meaning and no key that nobody reads."""
     here = f"{flag} of {at}"
-    optional = {*_MEANINGS, "default", "text", "read_only"}
+    optional = {*_MEANINGS, "default", "least", "text", "read_only"}
     check_keys(given, _WHERE, here, required=set(), optional=optional, like=_WHERE)
     if sum(name in given for name in _MEANINGS) != 1:
         raise InputRefused(f"{_WHERE}: {here} has not one meaning; write one of {', '.join(_MEANINGS)}")

@@ -55,7 +55,7 @@ def test_report_reads_well(capsys):
         "largest beside compute: ",
         "the next takes ",
         "runner-up  takes ",
-        "model's error of 5 %",
+        "model's error of 2.93 %",
         "left out   offload",
     ):
         assert words in out, words
@@ -75,7 +75,7 @@ def test_json_is_the_table_of_the_search(capsys):
     assert {field.name for field in fields(StepTime)} < set(step) and step["total"] == table["seconds"].iloc[
         0
     ]
-    assert found["lead"]["error"] == 0.05 and found["launcher"] is None
+    assert found["lead"]["error"] == cluster("h100").gpu.kernels.residual and found["launcher"] is None
 
 
 def test_memory_fix_and_nodes_reach_the_search(capsys):
@@ -140,7 +140,7 @@ def test_a_framework_that_cannot_express_a_plan_says_so(capsys):
 
 def test_nothing_fits(capsys):
     assert main([*SMALL, "--max-memory", "7GB"]) == 0
-    assert "no plan fits: take more nodes" in capsys.readouterr().out
+    assert "no plan fits: take a larger --max-memory, more nodes, or a smaller" in capsys.readouterr().out
     assert answer(capsys, *SMALL, "--max-memory", "7GB")["plans"] == []
     assert answer(capsys, *SMALL, "--max-memory", "7GB", "--launcher", "megatron")["launcher"]["text"] == ""
 

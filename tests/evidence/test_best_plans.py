@@ -61,7 +61,7 @@ def test_no_table(table):
         best_plans(table)
 
 
-@pytest.mark.parametrize("error", [-0.1, "5 %", None])
+@pytest.mark.parametrize("error", [-0.1, "5 %", [0.1]])
 def test_errors_that_are_none(error):
     with pytest.raises(InputRefused, match="error of the model"):
         best_plans(TABLE, 2, error)

@@ -71,7 +71,22 @@ def test_published_eight_card_sweeps_reach_half_their_bandwidth_between_8_and_32
         assert fit.knee < fit.half_power, name
 
 
-@pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", [path for path in SAMPLES if "gloo" in path.stem], ids=lambda path: path.stem
+)
+def test_processes_that_share_cores_are_fitted_loosely(path):
+    """No link decides there: the fit answers, and its errors say how much of it to believe."""
+    (one,) = read_sweep(path)
+    fit = one.fit()
+    errors = np.abs(fit.predict(one.size) / one.time - 1)
+    assert np.isfinite([fit.alpha, fit.bandwidth]).all() and np.median(errors) < 0.15
+    assert errors.max() > 0.25  # some row is off by more than on any GPU node above
+
+
+LINKS = [path for path in SAMPLES if "gloo" not in path.stem]
+
+
+@pytest.mark.parametrize("path", LINKS, ids=lambda path: path.stem)
 def test_the_samples_that_ship_are_fitted(path):
     for one in read_sweep(path):
         fit = one.fit()

@@ -1,5 +1,6 @@
 """Reading rank to host listings of every kind, whole, damaged and mixed with other lines."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,8 @@ COMMAS = "rank,host,device\n0,nodeA,0\n1,nodeB,0\n2,nodeA,1\n3,nodeB,1\n"
 TABLES = {
     "commas": COMMAS,
     "tabs": COMMAS.replace(",", "\t"),
+    "semicolons": COMMAS.replace(",", ";"),
+    "quoted": '"rank","host","device"\n' + re.sub(r"(\w+)", r'"\1"', COMMAS.split("\n", 1)[1]),
     "blanks": COMMAS.replace(",", "  "),
     "no head": COMMAS.split("\n", 1)[1].replace(",", " "),
     "no head, commas": COMMAS.split("\n", 1)[1],
@@ -104,6 +107,9 @@ def test_a_file_and_the_heads_of_shipped_sweeps(tmp_path):
         ("0: nodeA\n1: nodeA\n0: nodeB\n", "rank 0 is on nodeA in line 1 and on nodeB in line 3"),
         (COMMAS + "1,nodeB,1\n", "rank 1 is on nodeB, device 0 in line 3 and on nodeB, device 1 in line 6"),
         ("hello\nworld\n", "names no rank and host; give the output of srun -l hostname"),
+        ("\n", "the text is empty; give a listing of ranks and hosts"),
+        ("\x00\x01\x02\n" * 50, "the text is binary data; give a listing of ranks and hosts as text"),
+        ("\x1f\x8b\x08\x00\ufffd\n" * 50, "is binary data, packed with gzip; give a listing"),
         ("0: nodeA\n9999999: nodeB\n", "line 2 is one rank too many"),
         ("x\n" * 1_000_001, "in 1,000,001 lines is not looked for"),
         (

@@ -238,7 +238,22 @@ def test_what_a_run_cannot_hold(run_log, more):
     assert run_log.runs() == []
 
 
-@pytest.mark.parametrize("path", ["", "  ", 8, b"x", ["a"]])
+def test_a_name_that_no_file_can_have(quick_path):
+    for call in (lambda log: log.record(*CASE, [1.0]), RunLog.runs):
+        with pytest.raises(InputRefused, match="File name too long") as refused:
+            call(RunLog(quick_path / ("x" * 300)))
+        assert "\n" not in str(refused.value)
+
+
+def test_a_device_is_not_replaced_by_a_csv_file(run_log, quick_path):
+    pipe = quick_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(InputRefused, match="is a device or a pipe, which would be replaced; name a file"):
+        run_log.to_csv(pipe)
+    assert pipe.is_fifo()
+
+
+@pytest.mark.parametrize("path", ["", "  ", 8, b"x", ["a"], "a\0b"])
 def test_a_log_needs_a_path(path):
     with pytest.raises(InputRefused, match="give the path of its file"):
         RunLog(path)

@@ -130,8 +130,10 @@ def test_one_sentence_for_what_cannot_be_fixed(fixed, says):
 
 def test_a_search_is_of_one_cluster():
     many = Cluster("many", A100.gpu, np.array([1, 2]), 8, A100.intra, A100.inter, 8)
-    with pytest.raises(InputRefused, match="a search is of one cluster"):
-        next(plan_spaces(model("llama2-7b"), many, 8))
+    rates = replace(cluster("a100"), inter=replace(A100.inter, bandwidth=np.array([1e10, 2e10])))
+    for wrong, name in ((many, "cluster.nodes"), (rates, "cluster.inter.bandwidth")):
+        with pytest.raises(InputRefused, match=f"a search takes single numbers, and {name} is an array"):
+            next(plan_spaces(model("llama2-7b"), wrong, 8))
 
 
 def test_a_batch_that_does_not_divide_is_tried_once_for_the_rules_to_refuse():

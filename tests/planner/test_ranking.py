@@ -50,6 +50,10 @@ def test_refusals():
     for call in (front, tokens_per_day, lambda table: runner_up(table, 0.1), lambda row: gpu_hours(row, 1e9)):
         with pytest.raises(InputRefused, match="no table of search"):
             call([1, 2])
+        with pytest.raises(InputRefused, match=r"has no column \w+ any more; give it with all its columns"):
+            call(TABLE[["tp", "pp", "limit"]])
+    with pytest.raises(InputRefused, match="a front is that of a table; give the table, not one row"):
+        front(TABLE.iloc[0])
     with pytest.raises(InputRefused, match="the table has 1 plan; a runner-up takes two"):
         runner_up(TABLE.head(1), 0.1)
     with pytest.raises(InputRefused, match="error of the model"):

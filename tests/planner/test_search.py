@@ -176,8 +176,16 @@ def test_refusals():
         search(GPT, NODES, 512, max_memory=0)
     with pytest.raises(InputRefused, match="no table of search"):
         plan_of(pd.Series({"tp": 1}))
+    table = search(SMALL, FOUR, 4)
     with pytest.raises(InputRefused, match="a plan is that of one row"):
-        plan_of(search(SMALL, FOUR, 4))
+        plan_of(table)
+    for less in (
+        table[["tp", "pp", "seconds"]],
+        table.rename(columns={"cp": "context"}),
+        table.set_index("cp"),
+    ):
+        with pytest.raises(InputRefused, match=r"the table of search[(][)] has no column cp any more"):
+            plan_of(less.iloc[0])
     with pytest.raises(InputRefused, match="no table of search"):
         carried(next(search(SMALL, FOUR, 4).itertuples()))
 

@@ -5,9 +5,10 @@ import pytest
 from labkit import Plan, cluster, memory, model
 from labkit.errors import InputRefused
 from labkit.planner.procedure import procedure
-from labkit.planner.search import search
+from labkit.planner.search import plan_of, search
 from labkit.planner.step import step_time
 from labkit.planner.tuning import SAME, STEPS, sentence, tuning
+from labkit.planner.tuning import _words as words_of
 from labkit.spec.rules import allowed
 
 CASES = [("gpt3-13b", "a100", 4, 64), ("llama2-7b", "l40s-pcie", 1, 64), ("llama2-70b", "h100", 8, 256)]
@@ -63,3 +64,38 @@ def test_refusals():
             tuning(*wrong)
     with pytest.raises(InputRefused, match="max_memory"):
         tuning(shape, there, Plan(dp=8), max_memory=0)
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        {"prefetch": 3},
+        {"shard_ranks": 2},
+        {"recompute_every": 4, "recompute": "full"},
+        {"balanced": False},
+        {"fused_attention": False},
+        {"order": "tp-cp-pp-dp"},
+        {"vocabulary_multiple": 1},
+    ],
+    ids=lambda kept: next(iter(kept)),
+)
+def test_what_no_search_tries_stays_as_it_was(kept):
+    shape, there = model("llama2-7b"), cluster("a100", nodes=1)
+    start = Plan(tp=2, dp=4, zero=3, micro_batch=1, global_batch=16, **kept)
+    (name, value), *_ = kept.items()
+    assert {getattr(step.plan, name) for step in tuning(shape, there, start)} == {value}
+
+
+def test_stages_of_ones_own_stay_until_the_schedule_is_free():
+    shape, there = model("llama2-7b"), cluster("a100", nodes=1)
+    start = Plan(pp=4, dp=2, zero=1, stage_layers=(7, 9, 9, 7), micro_batch=1, global_batch=16)
+    steps = tuning(shape, there, start)
+    assert all(step.plan.stage_layers == (7, 9, 9, 7) for step in steps[:4])
+    assert steps[4].change.endswith("stage layers uneven -> equal")
+
+
+def test_sequence_parallel_alone_is_a_change_too():
+    shape, there = model("llama2-7b"), cluster("a100", nodes=1)
+    best = plan_of(search(shape, there, 8, {"tp": 8, "sequence_parallel": False}).iloc[0])
+    assert words_of(best, best.changed(sequence_parallel=True)) == "sequence parallel off -> on"
+    assert words_of(best, best.changed(context="all_to_all")) == SAME

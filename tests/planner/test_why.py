@@ -1,5 +1,6 @@
 """Why one plan is faster than another: parts that add up, and causes that are the right ones."""
 
+from dataclasses import replace
 from itertools import permutations
 
 import numpy as np
@@ -120,3 +121,25 @@ def test_a_setting_in_words():
     assert (
         setting(Plan(), Plan(sequence_parallel=True), ["sequence_parallel"]) == "sequence parallel off -> on"
     )
+
+
+def test_nodes_of_one_gpu_with_and_without_a_pipeline():
+    # Ends of a pipeline sit on two nodes; a plan without one has no ends, whatever the size of its domain.
+    small = replace(GPT, layers=2, hidden=256, heads=4, kv_heads=4, head_dim=64, ffn=1024)
+    apart = replace(cluster("h100", 2), gpus_per_node=1, domain=1)
+    flat = Plan(dp=2, micro_batch=8, accumulation=4)
+    deep = Plan(pp=2, micro_batch=16, accumulation=4, schedule="gpipe")
+    found = difference(small, apart, flat, deep)
+    assert sum(found.by_term.values()) == pytest.approx(found.total, abs=1e-9)
+    both = flat.changed(
+        pp=np.array([1, 2]), dp=np.array([2, 1]), micro_batch=np.array([8, 16]), accumulation=4
+    )
+    assert step_time(small, apart, both).total.tolist() == [
+        step_time(small, apart, one).total for one in (flat, deep.changed(schedule="1f1b"))
+    ]
+
+
+def test_a_comparison_is_on_one_cluster():
+    rates = replace(NODES, inter=replace(NODES.inter, bandwidth=np.array([1e10, 2e10])))
+    with pytest.raises(InputRefused, match=r"a comparison takes single numbers, and cluster.inter.bandwidth"):
+        difference(GPT, rates, ROUND, ROUND.changed(zero=1))

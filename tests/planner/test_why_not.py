@@ -74,6 +74,15 @@ def test_what_a_search_does_not_try_stays_where_it_can():
     assert nearest.shard_ranks is None and runs(GPT, NODES, nearest)
 
 
+def test_stages_of_a_pipeline_that_these_gpus_cannot_have():
+    # Two virtual stages need a pipeline, and one GPU has none: the stages do not stay.
+    one = replace(NODES, nodes=1, gpus_per_node=1, domain=1)
+    small = replace(GPT, layers=2, hidden=256, heads=4, kv_heads=4, head_dim=64, ffn=1024)
+    found = why_not(small, one, Plan(v=2, stage_layers=(0, 2), micro_batch=1, global_batch=4))
+    assert [reason.split(":")[0] for reason in found.reasons] == ["interleaving"]
+    assert (found.nearest.v, found.nearest.stage_layers) == (1, None) and runs(small, one, found.nearest)
+
+
 def test_where_no_plan_runs():
     found = why_not(model("gpt3-175b"), cluster("v100", 1), Plan(tp=8, micro_batch=1, global_batch=8))
     assert found.nearest is None and found.changes == ()

@@ -9,8 +9,9 @@ from labkit.presets.launchers import Framework, Setting
 from labkit.spec import Plan
 
 _NOT_GIVEN = ("None", "null", "")
-_OFF = ("False", "false", "0", "off", "no")
+_OFF = ("False", "false", "0", "off", "no", "none")
 _NUMBER = re.compile(r"-?\d{1,12}")
+_RANGE = re.compile(r"\d{1,6}[:-]\d{1,6}")  # of torchrun and Slurm: from as few hosts to as many
 REST = ""  # the name of the words that stand alone and that only the run knows
 _LONGEST = 80  # characters of a value in a sentence
 
@@ -127,21 +128,22 @@ def _settle(found: Facts, setting: Setting, shown: str, value) -> None:
         for name in names:
             found.need(name, f"the value of {' and '.join(open_ends)} ({shown}), which only the run knows")
         return
-    if _is(value, ("auto",)):
+    known = _value_of(setting, value)
+    if known is None and _at_the_start(setting, value):
         for name in names:
-            found.need(name, f"{shown} is 'auto', which is filled in at the start of the run")
+            found.need(name, f"{shown} is {_short(value)!r}, which is filled in at the start of the run")
         return
     if setting.gives:
-        said = {setting.gives: value if setting.text else _whole(shown, value)}
+        said = {setting.gives: value if setting.text else _whole(shown, value, setting.least)}
     elif setting.values:
-        if str(value) not in setting.values:
+        if known is None:
             found.unknown.append(f"{shown} {_short(value)}")
             found.warnings.append(
                 f"{shown} {_short(value)} is a value that is not known here; known are "
                 f"{', '.join(setting.values)}"
             )
             return
-        said = setting.values[str(value)]
+        said = known
     else:
         said = {} if value is False or _is(value, _OFF) else setting.sets
     for name, one in said.items():
@@ -171,18 +173,38 @@ def _is(value, texts: tuple[str, ...]) -> bool:
     return isinstance(value, str) and value.strip() in texts
 
 
-def _whole(shown: str, value) -> int:
-    """A whole number from a flag; -1 is how some say "work it out"."""
-    if isinstance(value, bool) or not (
-        isinstance(value, int) or (isinstance(value, str) and _NUMBER.fullmatch(value.strip()))
-    ):
-        if isinstance(value, float) and value.is_integer() and abs(value) < 1e12:
-            return int(value)
-        raise InputRefused(f"{shown} is {_short(value)!r}; give a whole number")
-    return int(value)
+def _value_of(setting: Setting, value) -> dict | None:
+    """What one of the known values says; an enumeration prints its class before it, and case is free."""
+    text = str(value)
+    for name in (text, text.rpartition(".")[2]):
+        for known, said in setting.values.items():
+            if name.lower() == known.lower():
+                return said
+    return None
+
+
+def _at_the_start(setting: Setting, value) -> bool:
+    """Whether a value is one that only the start of the run makes a number: "auto", the cards of a host, a
+    range of hosts.
+    """
+    if setting.gives in ("nodes", "gpus_per_node") and isinstance(value, str):
+        return value.strip() in ("auto", "gpu", "cpu", "-1") or bool(_RANGE.fullmatch(value.strip()))
+    return _is(value, ("auto",))
+
+
+def _whole(shown: str, value, least: int) -> int:
+    """A whole number from a flag, ``least`` or more."""
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e12:
+        value = int(value)
+    if isinstance(value, str) and _NUMBER.fullmatch(value.strip()):
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        more = f" from {least} up" if least >= 0 else f" from 1 up, or {least}"
+        raise InputRefused(f"{shown} is {_short(value)!r}; give a whole number{more}")
+    return value
 
 
 def _short(value) -> str:
-    text = " ".join(map(str, value)) if isinstance(value, list) else str(value)
+    text = " ".join(map(str, value)) if isinstance(value, list) and value else str(value)
     text = plain_word(text)
     return text if len(text) <= _LONGEST and text.isprintable() else ascii(text[:_LONGEST])[1:-1] + "..."

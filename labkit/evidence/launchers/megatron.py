@@ -198,6 +198,7 @@ def model_of(facts: Facts) -> Transformer | None:
         qkv_bias=facts.get("qkv_bias", False) and not bias,
         qk_norm=facts.get("qk_norm", False),
         learned_positions=facts.get("positions", facts.get("sequence")) if learned else 0,
+        embedding_norm=facts.get("embedding_norm", False),
         dropout=any(dropout),
     )
 

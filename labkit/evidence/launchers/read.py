@@ -3,14 +3,22 @@
 import os
 import re
 import tomllib
+from collections.abc import Iterator
 
 from labkit.errors import InputRefused
-from labkit.evidence.launchers import deepspeed, megatron, torchtitan
+from labkit.evidence.launchers import deepspeed, megatron, slurm, torchtitan
 from labkit.evidence.launchers.facts import REST, Facts, facts_of, normal
 from labkit.evidence.launchers.launch import Launch
-from labkit.evidence.launchers.shell import Script, plain_word, read_script, unknown_in
+from labkit.evidence.launchers.shell import (
+    Script,
+    is_unknown,
+    plain_word,
+    read_script,
+    split_words,
+    unknown_in,
+)
 from labkit.evidence.launchers.texts import flat, printed_arguments, read_object
-from labkit.evidence.sweep_source import text_of
+from labkit.evidence.sweep_source import check_readable, text_of
 from labkit.presets.launchers import Framework, Setting, launcher, launcher_ids
 from labkit.spec import Plan, Transformer
 from labkit.spec.checks import noun, one_of, shown, whole
@@ -21,7 +29,18 @@ _PRECISIONS = ("bf16", "fp16", "fp32")
 _GIVEN = (*Plan.__slots__, "gpus", "sequence", "precision", "model", *_SHAPE)
 _OF_TENSOR_PARALLEL = ("sequence_parallel", "vocabulary_multiple")
 _TABLE = re.compile(r"^\[(?:parallelism|training|model|job)\b", re.MULTILINE)
-_ANYWHERE = ("nodes", "gpus_per_node", "gpus", "slurm_gpus")
+_ANYWHERE = ("nodes", "gpus_per_node", "gpus", "slurm_gpus", "tasks", "tasks_per_node")
+_MPI = {
+    "np": "ntasks",
+    "n": "ntasks",
+    "N": "ntasks-per-node",
+    "npernode": "ntasks-per-node",
+    "ppn": "ntasks-per-node",
+}
+_SHORT = {**dict.fromkeys(("srun", "salloc", "sbatch"), slurm.SHORT), "mpirun": _MPI, "mpiexec": _MPI}
+_SEVERAL = re.compile(r"args|options|opts|extra|flags|[@*]", re.IGNORECASE)  # names of words, not of one
+_SHORT_OPTION = re.compile(r"-([A-Za-z]+)=?(\d[\d-]*)?")
+_TOML_FILE = "job.config-file"  # the option by which torchtitan is given its TOML
 _LEAST = 2  # flags of a framework by which a command line is recognised
 
 
@@ -48,6 +67,7 @@ def read_launcher(path_or_text: str | os.PathLike, **given) -> Launch:
     if isinstance(path_or_text, str) and " --" in f" {path_or_text}":
         path_or_text += "\n"  # a command line of one line
     text, path = text_of(path_or_text, "a launcher's file")
+    check_readable(text, path or "the text", "what starts your training")
     framework, flags, warnings = _recognised(text, path)
     facts = facts_of(framework, flags)
     facts.warnings[:0] = warnings
@@ -98,17 +118,35 @@ def _take(facts: Facts, given: dict) -> None:
         else:
             value = whole(value, f"{name} of a launch")
         facts.value[name], facts.from_[name] = value, f"{name}="
-    last = str(facts.get("slurm_gpus", "")).rsplit(":", 1)[-1]  # of "8", "a100:8" or "gpu:a100:8"
-    each = facts.get("gpus_per_node", int(last) if last.isdigit() and len(last) < 6 else None)
-    if facts.get("gpus") is None and each:
-        facts.value["gpus"] = facts.get("nodes", 1) * each
-        if facts.get("nodes") is None and any("give nodes=" in one for one in facts.missing):
-            facts.value.pop("gpus")
+    if facts.get("gpus") is None:
+        _count_gpus(facts)
     for name in ("nodes", "gpus_per_node"):
         open_ends = [one for one in facts.missing if f"give {name}=" in one]
         facts.missing = [one for one in facts.missing if one not in open_ends]
         if open_ends and facts.get("gpus") is None:
             facts.need("gpus", open_ends[0].split(": give")[0])
+
+
+def _count_gpus(facts: Facts) -> None:
+    """GPUs from hosts and processes: those that torchrun starts, else the scheduler's own, one a GPU."""
+    told = facts.get("slurm_gpus", "")
+    told = told[0] if isinstance(told, list) else told  # and the command behind it
+    last = told.rsplit(":", 1)[-1]  # of "8", "a100:8" or "gpu:a100:8"
+    cards = int(last) if last.isdecimal() and len(last) < 6 else None
+    nodes, tasks, per_node = (facts.get(name) for name in ("nodes", "tasks", "tasks_per_node"))
+    started = facts.get("gpus_per_node")
+    # One task a host is a launcher that starts the others itself.
+    each = started or (per_node if per_node != 1 else cards or per_node) or cards
+    if nodes is None and tasks and per_node:
+        nodes = -(-tasks // per_node)
+    if nodes is None and any("give nodes=" in one for one in facts.missing):
+        return
+    if nodes is None and tasks and not started:
+        facts.value["gpus"] = tasks
+    elif each:
+        facts.value["gpus"] = (nodes or 1) * each
+        if nodes is None and not started:
+            facts.need("gpus", "the number of hosts, which the scheduler is told elsewhere", "one is taken")
 
 
 def _elsewhere(framework: Framework, given: dict, plan: Plan) -> dict[str, str]:
@@ -136,6 +174,9 @@ def _recognised(text: str, path: str) -> tuple[Framework, dict, list[str]]:
     for id in launcher_ids():
         flags = _command_line(script, launcher(id))
         if flags:
+            if _TOML_FILE in flags:
+                named = plain_word(str(flags[_TOML_FILE]))[:80]
+                script.warnings.append(f"{named}, which holds the other settings, is not read here")
             return launcher(id), flags, script.warnings
     if "{" in text and '"zero_optimization"' in text:
         return _json(text, what)
@@ -195,27 +236,39 @@ def _of_any_launcher(setting: Setting) -> bool:
 
 
 def _configuration(script: Script) -> str:
-    """The configuration of DeepSpeed that a script hands over; empty where there is none."""
+    """The file of settings that a script hands over; empty where there is none."""
     for words in script.commands:
         found = _options(words)
-        for name in ("deepspeed-config", "deepspeed"):
+        for name in (_TOML_FILE, "deepspeed-config", "deepspeed"):
             if isinstance(found.get(name), str | list):
                 return plain_word(str(found[name] if isinstance(found[name], str) else found[name][0]))[:80]
     return ""
 
 
+def _opened(words: list[str]) -> Iterator[str]:
+    """The words, with those of a command that is handed over whole, as to bash -c, one by one."""
+    for word in words:
+        yield from split_words(word) if " --" in word else (word,)
+
+
 def _options(words: list[str]) -> dict:
     """The options of a command by name: True for a switch, a word, or a list of several."""
     found: dict = {}
-    name = None
-    for word in words:
-        if word.startswith("--") and len(word) > 2 and not unknown_in(word.split("=")[0]):
+    name, short_options = None, {}
+    for word in _opened(words):
+        short_options = _SHORT.get(word.rpartition("/")[2], short_options)
+        short = _SHORT_OPTION.fullmatch(word)
+        if short and short[1] in short_options:
+            name = short_options[short[1]]
+            found[name] = short[2] or True
+        elif word.startswith("--") and len(word) > 2 and not unknown_in(word.split("=")[0]):
             name, given, value = word.partition("=")
             name = normal(name)
             found[name] = value if given else True
+            name = None if given else name  # what follows is no value of it
         elif word.startswith("-") and word[1:2].isalpha():
             name = None  # a short option: of the shell's own tools
-        elif unknown_in(word) and (name is None or found[name] is not True):
+        elif is_unknown(word) and (name is None or found[name] is not True or _SEVERAL.search(word)):
             found.setdefault(REST, []).append(word)
         elif name is not None:
             before = found[name]

@@ -12,6 +12,7 @@ import shlex
 from dataclasses import dataclass, field
 
 from labkit.errors import InputRefused
+from labkit.evidence.launchers.slurm import long_options, variables_of
 
 MOST_TEXT = 2_000_000  # characters of a script; the longest launch scripts have some ten thousand
 _MOST_VALUE = 200_000  # characters that a variable may grow to
@@ -21,7 +22,7 @@ _OPEN, _CLOSE = "\ue000", "\ue001"  # around the name of what is unknown
 _UNKNOWN = re.compile(f"{_OPEN}(.*?){_CLOSE}", re.DOTALL)
 _ASSIGNED = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.DOTALL)
 _REFERENCE = re.compile(r"\$(?:\{([^{}]*)\}|([A-Za-z_]\w*|[0-9@*#?!$-]))")
-_BRACES = re.compile(r"(\w+|[@*])(?:\[[@*]\])?(?::?[-=](.*))?", re.DOTALL)
+_BRACES = re.compile(r"(\w+|[@*])(?:\[[@*]\])?(?::?([-=])(.*))?", re.DOTALL)
 _ARITHMETIC = re.compile(r"\$\(\(((?:[^()]|\([^()]*\))*)\)\)")
 _COMMAND = re.compile(r"\$\(([^()]*)\)|`([^`]*)`")
 _HERE = re.compile(r"<<-?\s*(['\"]?)(\w+)\1")
@@ -65,6 +66,11 @@ def unknown_in(word: str) -> list[str]:
     return [name if name.startswith("$") else f"${name}" for name in _UNKNOWN.findall(word)]
 
 
+def is_unknown(word: str) -> bool:
+    """Whether a word is nothing but what only a run can know, so that it may be several."""
+    return bool(_UNKNOWN.search(word)) and not _UNKNOWN.sub("", word).strip()
+
+
 def plain_word(word: str) -> str:
     """A word as the script spells it, what is unknown in it included."""
     return _UNKNOWN.sub(lambda found: f"${found[1].removeprefix('$')}", word)
@@ -85,10 +91,8 @@ def read_script(text: str) -> Script:
         )
     script, reader = Script(), None
     lines = _without_here_documents(text, script)
-    script.scheduler = [
-        word for line in lines if line.startswith("#SBATCH") for word in line.split("#", 2)[1].split()[1:]
-    ]
-    _scheduled(script)
+    script.scheduler = [word for line in lines if line.startswith("#SBATCH") for word in long_options(line)]
+    script.variables |= {name: [value] for name, value in variables_of(script.scheduler).items()}
     reader = _Reader(script)
     reader.read(_words(re.sub(r"\\\n", " ", "\n".join(lines))))
     return script
@@ -108,18 +112,6 @@ def _without_here_documents(text: str, script: Script) -> list[str]:
             line = line[: found.start()]
         kept.append(line)
     return kept
-
-
-def _scheduled(script: Script) -> None:
-    """Variables that Slurm sets from the options of the script."""
-    options = dict(
-        word[2:].split("=", 1) for word in script.scheduler if word.startswith("--") and "=" in word
-    )
-    for name, option in (("SLURM_NNODES", "nodes"), ("SLURM_JOB_NUM_NODES", "nodes")):
-        if option in options:
-            script.variables[name] = [options[option]]
-    if "ntasks-per-node" in options:
-        script.variables["SLURM_NTASKS_PER_NODE"] = [options["ntasks-per-node"]]
 
 
 def _words(text: str) -> list[str]:
@@ -183,22 +175,26 @@ class _Reader:
             if found and not found[3] and words[at : at + 1] == ["("]:
                 end = next((i for i in range(at, len(words)) if words[i] == ")"), len(words))
                 inside = [one for one in words[at + 1 : end] if not set(one) <= _BREAKS]
-                self._assign(found[1], [part for one in inside for part in self._expand(one)], bool(found[2]))
+                value = [part for one in inside for part in self._expand(one)]
+                self._assign(found[1], value, bool(found[2]), " ".join(inside))
                 at = end + 1
             elif found:
-                self._assign(found[1], ["".join(self._expand(found[3], split=False))], bool(found[2]))
+                value = "".join(self._expand(found[3], split=False))
+                self._assign(found[1], [value], bool(found[2]), found[3])
             elif command or word not in _BEFORE:
                 command += self._expand(word)
         if command:
             self.script.commands.append(command)
 
-    def _assign(self, name: str, value: list[str], more: bool) -> None:
+    def _assign(self, name: str, value: list[str], more: bool, written: str) -> None:
         variables = self.script.variables
         before = variables.get(name)
         if more and before is not None:
             value = [*before, *value] if len(before) > 1 or len(value) > 1 else [before[0] + value[0]]
-        elif before not in (None, value) and not name.startswith("SLURM_"):
-            said, now = (plain_word(" ".join(part))[:40] for part in (before, value))
+        elif before not in (None, value) and not (
+            name.startswith("SLURM_") or re.search(rf"\$\{{?{name}\b", written)  # it adds to itself
+        ):
+            said, now = (plain_word(" ".join(part))[:40] or "nothing" for part in (before, value))
             self.script.warnings.append(f"{name} is set more than once ({said}, then {now}): the last counts")
         if sum(map(len, value)) > _MOST_VALUE:
             raise InputRefused(
@@ -211,7 +207,7 @@ class _Reader:
         alone = _REFERENCE.fullmatch(word)
         if alone and split:
             found = self._value(alone)
-            words = found if len(found) != 1 else _split(found[0])
+            words = found if len(found) != 1 else split_words(found[0])
             return words
         for _ in range(10):  # braces inside braces, the innermost first
             before, word = word, _REFERENCE.sub(lambda one: " ".join(self._value(one)), word)
@@ -234,8 +230,11 @@ class _Reader:
         known = self.script.variables.get(name)
         if braces and known not in (None, [""]):
             return known
-        if braces and braces[2] is not None:
-            return self._expand(braces[2])
+        if braces and braces[2]:
+            usual = self._expand(braces[3])
+            if braces[2] == "=":
+                self.script.variables[name] = usual
+            return usual
         return [f"{_OPEN}{name}{_CLOSE}"] if known is None or not braces else known
 
     def _sum(self, text: str) -> str:
@@ -251,7 +250,7 @@ class _Reader:
         return value if re.fullmatch(r"-?\d{1,13}", value) else "?"
 
 
-def _split(value: str) -> list[str]:
+def split_words(value: str) -> list[str]:
     """The words of a value that is used without quotation marks."""
     try:
         return shlex.split(value)

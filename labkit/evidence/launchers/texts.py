@@ -2,15 +2,17 @@
 
 import json
 import re
+from collections import Counter
 
 from labkit.errors import InputRefused
 
 _PRINTED = re.compile(r"^(?:.*?[:\]>]\s)?\s*([a-z][a-zA-Z0-9_]*) (\.{1,48}) ?(.*)$")
-_LISTED = re.compile(r"\['([\w+-]{1,40})'\]")  # a list of one text
+_LISTED = re.compile(r"\['?([\w+-]{1,40})'?\]")  # a list of one
 _LEAST_PRINTED = 5  # lines; fewer are no list of arguments
 _TOKEN = re.compile(
     r'"(?:[^"\\]|\\.)*"|//[^\n]*|\#[^\n]*|/\*.*?\*/|,(?=(?:\s|//[^\n]*|\#[^\n]*|/\*.*?\*/)*[}\]])', re.DOTALL
 )
+_FIRST_BRACE = re.compile(r"^[ \t]*\{", re.MULTILINE)  # where an object begins in a script
 _MOST_JSON = 1_000_000  # characters of one object; the largest configurations have some thousand
 DEEPEST = 20  # tables inside tables
 
@@ -45,17 +47,32 @@ def read_object(text: str) -> dict:
     {'stage': 2, 'bf16': {'enabled': True}}
     """
     start = text.rfind("json = {")
-    start = text.find("{", max(start, 0))
+    first = _FIRST_BRACE.search(text) if start < 0 else None
+    start = text.find("{", max(start, 0)) if first is None else first.end() - 1
     if start < 0:
         raise InputRefused("the text holds no JSON object; give the configuration from its first brace on")
     part = text[start : start + _MOST_JSON]
     bare = _TOKEN.sub(lambda token: token[0] if token[0][0] == '"' else _blank(token[0]), part)
     try:
-        found, _ = json.JSONDecoder().raw_decode(bare)
+        found, _ = json.JSONDecoder(object_pairs_hook=_once).raw_decode(bare)
+    except InputRefused:
+        raise
     except (ValueError, RecursionError) as error:
         at = text.count("\n", 0, start) + getattr(error, "lineno", 1)
-        said = getattr(error, "msg", "it is nested too deeply")
+        deep = isinstance(error, RecursionError)
+        said = "it is nested too deeply" if deep else getattr(error, "msg", "a number has too many digits")
+        if len(text) - start > _MOST_JSON:
+            said = f"it does not end within {_MOST_JSON:,} characters"
         raise InputRefused(f"the JSON cannot be read, line {at}: {said}; mend it there") from None
+    return found
+
+
+def _once(pairs: list[tuple]) -> dict:
+    """An object; refused where a name stands in it twice, as DeepSpeed does."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twice = next(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
+        raise InputRefused(f"the JSON has {twice[:60]!r} twice, which DeepSpeed refuses; keep one of them")
     return found
 
 

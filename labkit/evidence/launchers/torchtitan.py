@@ -169,6 +169,13 @@ def facts_of_plan(model: Transformer, plan: Plan) -> dict:
     if plan.expert_tp not in ((1, tp) if plan.ep > 1 else (tp,)):
         raise _cannot(f"etp = {plan.expert_tp}", f"experts have tp = {tp} or, with ep above 1, none")
     over = shards // plan.cp if plan.zero else 1
+    lent = plan.cp * (1 if plan.expert_tp == tp else tp)  # ranks that are the experts' in any case
+    if plan.ep > 1 and (plan.ep % lent or over * lent % plan.ep):
+        raise _cannot(
+            f"ep = {plan.ep}",
+            f"experts are spread over {counted(over * lent, 'rank')} that shard one replica: ep divides that"
+            + f" and is a multiple of {lent}" * (lent > 1),
+        )
     facts = {
         "model_name": next((name.split()[0] for name in _flavors(model)), None),
         "flavor": next((name.split()[1] for name in _flavors(model)), None),

@@ -11,6 +11,7 @@ from labkit.spec.rule import IMPOSSIBLE
 from labkit.spec.rules import check_nouns
 
 _DEFAULTS = Plan()
+_ORDERED = ("tensor-model-parallel-size", "context-parallel-size")
 _MATTERS = {  # when a setting has an effect at all
     "schedule": lambda plan: plan.pp > 1,
     "v": lambda plan: plan.pp > 1,
@@ -36,7 +37,7 @@ def launcher_arguments(framework: str, model: Transformer, cluster: Cluster, pla
     >>> plan = Plan(tp=8, dp=4, sequence_parallel=True, global_batch=64, micro_batch=1)
     >>> text = launcher_arguments("megatron-lm", model("llama2-70b"), cluster("h100", nodes=4), plan)
     >>> print(*text.splitlines()[:3], sep="\\n")
-    torchrun --nnodes 4 --nproc-per-node 8 pretrain_gpt.py \\
+    CUDA_DEVICE_MAX_CONNECTIONS=1 torchrun --nnodes 4 --nproc-per-node 8 pretrain_gpt.py \\
         --tensor-model-parallel-size 8 \\
         --sequence-parallel \\
     """
@@ -98,7 +99,9 @@ def _flags(framework: Framework, facts: dict) -> dict:
 
 
 def _command(flags: dict, notes: list[str]) -> str:
-    start = "torchrun"
+    # Megatron-LM refuses to start without it: so kernels start in the order in which they are called.
+    ordered = not flags.get("use-megatron-fsdp") and any(flags.get(flag, 1) > 1 for flag in _ORDERED)
+    start = "CUDA_DEVICE_MAX_CONNECTIONS=1 torchrun" if ordered else "torchrun"
     for name in ("nnodes", "nproc-per-node"):
         start += f" --{name} {flags.pop(name)}"
     lines = [f"--{flag}" if value is True else f"--{flag} {_quoted(value)}" for flag, value in flags.items()]

@@ -62,7 +62,7 @@ def build(figure):
     shade = ax.axvspan(LIMITS[0], 15, color=theme.COLOURS["warning"], alpha=0.12, lw=0)
     return dict(
         lines=lines,
-        dot=ax.plot([], [], "o", color=theme.COLOURS["text"], ms=9, zorder=5)[0],
+        dot=ax.plot([], [], "o", color=theme.COLOURS["text"], ms=9, zorder=5, clip_on=False)[0],
         shade=shade,
         says=ax.text(
             0, 0.96, "", transform=ax.get_xaxis_transform(), va="top", color=theme.COLOURS["warning"]

@@ -10,6 +10,7 @@ from labkit.evidence.mapping import Mapping
 from labkit.evidence.mapping_judge import crossings, mapping_cost
 from labkit.presets import cluster as load_cluster
 from labkit.presets import model
+from labkit.show import theme
 from labkit.show.lab import Lab
 from labkit.show.labs import rank_grid as grid_lab
 from labkit.spec import Plan, RankGrid
@@ -40,7 +41,7 @@ def compute(cluster="a100", nodes=2, tp=8, pp=1, launch="cyclic", dimension="tp"
     if ranks > grid_lab.MOST:
         raise InputRefused(f"{ranks} ranks are too many to draw one by one; choose fewer nodes")
     dp = ranks // (tp * pp)
-    plan = Plan(tp=tp, pp=pp, dp=dp, micro_batch=1, accumulation=16)
+    plan = Plan(tp=tp, pp=pp, dp=dp, micro_batch=2, accumulation=16)
     seat = np.arange(ranks)
     if launch == "cyclic":
         seat = seat % nodes * per_node + seat // nodes
@@ -71,6 +72,22 @@ def _seconds(cluster: str, nodes: int, plan: Plan, mapping: Mapping) -> list[tup
     return [(sum(row.mapped for row in each), sum(row.in_order for row in each)) for each in (rows, tensor)]
 
 
+def build(figure):
+    """The grid of ranks, and a line for what the order costs."""
+    artists = grid_lab.build(figure)
+    (field,) = figure.axes
+    at = dict(ha="left", va="top", fontsize=11)
+    return artists | {"price": field.text(grid_lab.EDGE, grid_lab.HEIGHT - 0.63, "", **at)}
+
+
+def update(artists, result: Result):
+    """Lays the cells out, and says what tensor parallel takes as launched and in block order."""
+    dearer = result.tensor[0] > 1.005 * result.tensor[1]
+    artists["price"].set_text(f"tensor parallel: {_both(*result.tensor)}" if result.tensor[1] else "")
+    artists["price"].set_color(theme.COLOURS["warning" if dearer else "text"])
+    return [*grid_lab.update(artists, result), artists["price"]]
+
+
 def readout(result: Result) -> list[str]:
     """Where the ranks sit, which groups cross, and what the order costs."""
     first = result.groups[0].tolist()
@@ -98,8 +115,8 @@ def alt(result: Result) -> str:
 launch_order = Lab(
     "launch_order",
     compute,
-    grid_lab.build,
-    grid_lab.update,
+    build,
+    update,
     readout,
     alt,
     size=(grid_lab.WIDTH, grid_lab.HEIGHT),

@@ -110,7 +110,7 @@ def readout(result: Result) -> list[str]:
     order = [int(i) for i in np.argsort(-np.nan_to_num(own, nan=-1.0), kind="stable")]
     said = [f"{NAMES[i]} {format_share(own[i])}" if fits[i] else f"{NAMES[i]} does not fit" for i in order]
     first = order[0]
-    changes = [f"{NAMES[result.lead[i]]} from {RATES[i] / GB:.2g} GB/s" for i in result.edges]
+    changes = [f"{RATES[i] / GB:.2g}: {NAMES[result.lead[i]]}" for i in result.edges]
     hidden = "gradients overlapped, one layer gathered ahead" if result.overlap else "nothing overlapped"
     return [
         _subject(result),
@@ -118,7 +118,7 @@ def readout(result: Result) -> list[str]:
         f"then: {', '.join(said[3:])}",
         f"fastest there: micro-batch {found.micro_batch[first, -1]}, {found.tokens[first, -1]:,.0f} tokens/s "
         f"a card, {hidden}",
-        f"in the lead: {', '.join([f'{NAMES[result.lead[0]]} at 1 GB/s', *changes])}",
+        f"fastest from 1 GB/s: {'; '.join([NAMES[result.lead[0]], *changes])}",
     ]
 
 

@@ -1,6 +1,8 @@
 """From the guide's first round to another plan of the same 64 sequences: which term gains, by what (5.5)."""
 
+import re
 from dataclasses import dataclass
+from textwrap import shorten
 
 import numpy as np
 
@@ -76,7 +78,7 @@ def build(figure):
     ax.set_yticks(ROWS, NAMES)
     ax.grid(False)
     ax.tick_params(axis="y", length=0)
-    bold = dict(y=0.975, va="top", fontsize=12, weight="bold")
+    bold = dict(y=0.975, va="top", fontsize=11, weight="bold")
     return dict(
         ends=blocks.patch(ax, facecolor=theme.COLOURS["muted"]),
         less=blocks.patch(ax, facecolor=theme.COLOURS["good"]),
@@ -142,33 +144,36 @@ def _verdict(result: Result) -> tuple[str, str]:
     """How it compares with round 1, in words and as a colour."""
     found = result.found
     if result.broken:
-        return "impossible: shown is the nearest", "warning"
+        return "nearest possible plan", "warning"
     if not found.settings:
         return "as round 1", "text"
     share = found.total / found.before.total
     word = "longer" if share > 0 else "shorter"
-    return f"{format_share(abs(share))} {word} than round 1", "warning" if share > 0 else "good"
+    return f"{format_share(abs(share))} {word}", "warning" if share > 0 else "good"
 
 
 def readout(result: Result) -> list[str]:
     """The plan, the two steps, and by setting what each changes in all."""
     found = result.found
     before, after = format_time(found.before.total), format_time(found.after.total)
-    settings = sorted(found.by_setting.items(), key=lambda pair: -abs(pair[1]))
-    shown = [f"by {name}: {_signed(seconds)}" for name, seconds in settings[:3]]
-    rest = sum(seconds for _, seconds in settings[3:])
+    short = dict(zip(found.settings, map(_short, found.fields), strict=True))
+    most, *rest = sorted(found.by_setting.items(), key=lambda pair: -abs(pair[1])) or [("no setting", 0.0)]
+    others = ", ".join(f"{short[name]} {_signed(seconds)}" for name, seconds in rest)
     terms = [f"{step_parts.WORDS[term]} {_signed(found.by_term[term])}" for term in TERMS]
     return [
-        f"{said(result.plan)}, batch {BATCH}: {_verdict(result)[0]}",
-        f"round 1 takes {before}, this plan {after}: {_signed(found.total)}",
+        f"{said(result.plan)}: {_verdict(result)[0]}",
+        f"of {BATCH} sequences round 1 takes {before}, this plan {after}: {_signed(found.total)}",
         f"by term: {', '.join(terms[:4])}",
         f"{', '.join(terms[4:])}",
-        *[*shown, *[_NO_MORE] * 3][:3],
-        f"by all others: {_signed(rest)}" if settings[3:] else _NO_MORE,
+        f"by {most[0]}: {_signed(most[1])}",
+        f"by others: {others or 'none differs'}",
+        f"asked for: {_first_clause(result.broken.message)}" if result.broken else "the plan breaks no rule",
     ]
 
 
-_NO_MORE = "no other setting differs"
+def _first_clause(text: str, most: int = 98) -> str:
+    """As much of a message as one line of the readout takes."""
+    return shorten(re.split("[;:] ", text)[0], most, placeholder=" ...")
 
 
 def alt(result: Result) -> str:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
+from matplotlib.patheffects import withStroke
 
 from labkit.course.chapter5_gain import said
 from labkit.course.chapter5_rounds import BATCH, FIRST, MODEL, SECOND, cards, third
@@ -13,6 +14,7 @@ from labkit.planner.step import step_time
 from labkit.presets import model as load_model
 from labkit.show import step_parts, theme, ticks
 from labkit.show.lab import Lab
+from labkit.show.labels import spread
 from labkit.spec import Cluster, Transformer
 from labkit.units import GB, digits, format_bytes, format_rate, format_share, format_time
 
@@ -23,6 +25,9 @@ LIMITS = ("bubble", "tp", "dp", "pp", "launch", "optimizer")
 MOST_GB, FASTEST = 92.0, 4200.0  # of the axes: GB of a card, tokens/s of a card
 ROUNDS = ("1", "2", "3")
 _ACROSS = "memory of the fullest card, GB (line: no other plan beats these in both; circles: the rounds)"
+APART, CLOSE = 200.0, 3.0  # tokens/s between two numbers; GB between circles that would touch
+_HALO = [withStroke(linewidth=3, foreground="white")]
+_NUMBER = {"fontsize": 11, "weight": "bold", "zorder": 7, "path_effects": _HALO}
 _LIMIT = {"ha": "center", "va": "bottom", "fontsize": 10}
 
 
@@ -87,17 +92,19 @@ def build(figure):
     ax.set_ylabel("tokens/s of a card")
     ticks.scale(ax.yaxis, "number")
     dots = {
-        name: ax.plot([], [], ls="", marker="o", ms=3.2, mew=0, color=step_parts.COLOURS[name], zorder=2)[0]
+        name: ax.plot(
+            [], [], ls="", marker="s", ms=2.6, mec="none", color=step_parts.COLOURS[name], zorder=2
+        )[0]
         for name in LIMITS
     }
-    beyond = ax.plot([], [], ls="", marker="o", ms=2.6, mew=0, color=theme.COLOURS["ghost"], zorder=1)[0]
+    beyond = ax.plot([], [], ls="", marker="s", ms=2.6, mec="none", color=theme.COLOURS["ghost"], zorder=1)[0]
     edge = ax.plot([], [], color=theme.COLOURS["text"], lw=1.3, drawstyle="steps-post", zorder=3)[0]
     limit = ax.axvline(0, color=theme.COLOURS["warning"], lw=1.6, zorder=2.5)
-    star = dict(ls="", marker="*", ms=17, mec="white", mew=1.2, color=theme.COLOURS["text"], zorder=6)
-    ring = dict(ls="", marker="o", ms=15, mec=theme.COLOURS["text"], mew=1.3, color="white", zorder=5)
+    star = dict(ls="", marker="*", ms=17, mec="none", color=theme.COLOURS["text"], zorder=6)
+    ring = dict(ls="", marker="o", ms=8, mec=theme.COLOURS["text"], mew=1.6, color="white", zorder=5)
     for x, name in zip(np.linspace(0.205, 0.88, len(LIMITS)), LIMITS, strict=True):
-        figure.text(x, 0.87, "●", color=step_parts.COLOURS[name], va="center", fontsize=12)
-        figure.text(x + 0.015, 0.87, step_parts.WORDS[name], va="center", fontsize=10)
+        figure.text(x, 0.87, "■", color=step_parts.COLOURS[name], va="center", fontsize=13)
+        figure.text(x + 0.02, 0.87, step_parts.WORDS[name], va="center", fontsize=10)
     figure.text(0.09, 0.87, "limited by:", va="center", fontsize=10)
     above = ax.get_xaxis_transform()
     bold = dict(va="top", fontsize=12, weight="bold")
@@ -109,7 +116,7 @@ def build(figure):
         said=ax.text(0, 1.01, "limit", color=theme.COLOURS["warning"], transform=above, **_LIMIT),
         best=ax.plot([], [], **star)[0],
         rounds=ax.plot([], [], **ring)[0],
-        numbers=[ax.text(0, 0, n, ha="center", va="center_baseline", fontsize=10, zorder=7) for n in ROUNDS],
+        numbers=[ax.text(0, 0, name, va="center", **_NUMBER) for name in ROUNDS],
         subject=figure.text(0.015, 0.98, "", ha="left", **bold),
         chosen=figure.text(0.985, 0.98, "", ha="right", **bold),
     )
@@ -137,8 +144,10 @@ def update(artists, result: Result):
     star = [] if best is None else [(best["memory"] / GB, best["tokens_per_s_per_gpu"])]
     artists["best"].set_data(*np.reshape(star, (-1, 2)).T)
     artists["rounds"].set_data(*zip(*result.rounds, strict=True))
-    for text, place in zip(artists["numbers"], result.rounds, strict=True):
-        text.set_position(place)
+    heights = spread([speed for _, speed in result.rounds], APART, 0, FASTEST)
+    for text, (held, speed), height in zip(artists["numbers"], result.rounds, heights, strict=True):
+        close = (x for x, y in result.rounds if abs(x - held) < CLOSE and abs(y - speed) < APART)
+        text.set_position((max(close) + 1.2, height))  # on no other circle
     artists["subject"].set_text(f"batch {result.batch} × {result.model.sequence}")
     artists["chosen"].set_text("none within the limit" if best is None else f"★ {_words(best)}")
     single = ("beyond", "edge", "limit", "said", "best", "rounds", "subject", "chosen")

@@ -119,7 +119,7 @@ def update(artists, result):
     needed = [result["needed"]] if result["needed"] <= 1 else []
     artists["needed"].set_data(needed, [METRICS.index("scaling_efficiency")] * len(needed))
     colours = [theme.COLOURS["good" if fine else "warning"] for fine in healthy]
-    says = [f"{format_share(finding.value)}: {finding.verdict}" for finding in found]
+    says = [f"{_share(finding.value)}: {finding.verdict}" for finding in found]
     aside = np.full(len(ROWS), 1.02)
     artists["says"].set_numbers(ROWS - 0.2, aside, aside, says, colours)
     artists["limits"].set_numbers(ROWS + 0.2, aside, aside, [f"({one.limit})" for one in found], colours)
@@ -145,13 +145,18 @@ def _band(finding) -> tuple[float, float]:
     return (finding.threshold, 1.0) if finding.metric in AT_LEAST else (0.0, finding.threshold)
 
 
+def _share(value: float) -> str:
+    """A share whose last bit, which depends on the order of sums, decides nothing."""
+    return format_share(round(value, 12))
+
+
 def _conflict(result) -> str:
     """Whether limits contradict each other here; an efficiency cannot pass and fall short at once."""
     for finding in result["conflicts"]:
-        implied = format_share(finding.value)
+        implied = _share(finding.value)
         if finding.metric == "implied_mfu":
             return f"limits contradict: an efficiency that just passes implies an MFU of {implied}"
-        return f"limits contradict: every share is within its own, and the efficiency is {implied}"
+        return f"limits contradict: every share is within its own, together they leave {implied}"
     return "no limits contradict each other here"
 
 
@@ -166,7 +171,7 @@ def readout(result):
         f"takes an efficiency of {format_share(needed)}" if needed <= 1 else "is out of reach of such cards"
     )
     return [
-        f"{gpus} cards, p = {p}, m = {m}: efficiency {format_share(efficiency.value)}, {efficiency.verdict}; "
+        f"{gpus} cards, p = {p}, m = {m}: efficiency {_share(efficiency.value)}, {efficiency.verdict}; "
         f"MFU {format_share(mfu.value)}, {mfu.verdict}; ranks {format_share(spread.value)}, {spread.verdict}",
         f"exposed: tensor parallel {format_share(tensor.value)}, {tensor.verdict}; data parallel "
         f"{format_share(data.value)}, {data.verdict}; all collectives {total}",

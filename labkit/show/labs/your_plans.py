@@ -6,7 +6,6 @@ from functools import lru_cache
 import numpy as np
 
 from labkit.evidence.best_plans import lead_of
-from labkit.evidence.calibrate import MODEL_ERROR
 from labkit.planner.search import plan_of, search
 from labkit.planner.step import step_time
 from labkit.presets import cluster as load_cluster
@@ -99,14 +98,13 @@ def build(figure):
     step.set(xlim=(0, WIDE), xlabel="time of a step, the first plan = 1 (grey: within the model's error)")
     step.set_xticks([0, 0.25, 0.5, 0.75, 1, 1.25])
     step.set_yticks(ROWS, [str(int(row) + 1) for row in ROWS])
-    card.set(xlim=(0, FULL), xlabel="memory of the fullest card")
+    card.set(xlim=(0, FULL), xlabel="of the fullest card's memory")
     card.set_xticks([0, 0.5, 1], ["0", "½", "1"])
     card.set_yticks([])
     for ax in (step, card):
         ax.set_ylim(COUNT - 0.45, -0.55)
         ax.grid(False)
         ax.tick_params(axis="y", length=0)
-    step.axvspan(1, 1 + MODEL_ERROR, color=theme.COLOURS["grid"], zorder=0.5, lw=0)
     for term, x in zip(TERMS, KEY, strict=True):
         figure.text(x, 0.9, "■", color=step_parts.COLOURS[term], va="center", fontsize=13)
         figure.text(x + 0.017, 0.9, step_parts.WORDS[term], va="center", fontsize=10)
@@ -114,7 +112,8 @@ def build(figure):
     bold = dict(y=0.98, va="top", fontsize=12, weight="bold")
     return dict(
         bars={term: blocks.patch(step, facecolor=step_parts.COLOURS[term]) for term in TERMS},
-        held=blocks.patch(card, facecolor=theme.COLOURS["activations"]),
+        near=step.axvspan(1, 1, color=theme.COLOURS["grid"], zorder=0.5, lw=0),
+        held=blocks.patch(card, facecolor=theme.COLOURS["ideal"]),
         limit=card.axvline(1, color=theme.COLOURS["warning"], lw=1.6, zorder=4),
         said=card.text(1, 1.01, "limit", transform=card.get_xaxis_transform(), **limit),
         names=[step.text(0.006, row - 0.27, "", va="center", fontsize=10.5) for row in ROWS],
@@ -144,7 +143,9 @@ def update(artists, result: Result):
         f"{'→ ' if end > CUT else ''}{format_time(one.step.total)}, {_speed(one)}"
         for one, end in zip(best, start, strict=True)
     ]
-    clear = np.clip(start, 1 + MODEL_ERROR, CUT)
+    error = result.machine.gpu.kernels.residual
+    artists["near"].set_width(error)
+    clear = np.clip(start, 1 + error, CUT)
     artists["says"].set_numbers(rows, 0 * rows, clear, words)
     right = np.where(held + LETTERS > limit, limit, held)  # words beside the line, not across it
     artists["sizes"].set_numbers(rows, 0 * rows, right, [format_bytes(one.memory) for one in best])
@@ -153,8 +154,8 @@ def update(artists, result: Result):
     artists["subject"].set_text(_subject(result))
     text, colour = _verdict(result)
     artists["verdict"].set(text=text, color=theme.COLOURS[colour])
-    single = (artists[name] for name in ("held", "limit", "said", "says", "sizes", "subject", "verdict"))
-    return [*artists["bars"].values(), *artists["names"], *single]
+    single = ("near", "held", "limit", "said", "says", "sizes", "subject", "verdict")
+    return [*artists["bars"].values(), *artists["names"], *(artists[name] for name in single)]
 
 
 def _subject(result: Result) -> str:

@@ -110,7 +110,8 @@ def test_written_and_read_again_it_is_the_same_plan_or_refused_with_its_setting(
 def test_megatron_arguments():
     plan = Plan(tp=8, pp=4, dp=2, v=2, zero=1, sequence_parallel=True, global_batch=64, micro_batch=1)
     text = launcher_arguments("megatron-lm", LLAMA, nodes_of(plan), plan)
-    assert text.startswith("torchrun --nnodes 8 --nproc-per-node 8 pretrain_gpt.py \\\n")
+    start = "CUDA_DEVICE_MAX_CONNECTIONS=1 torchrun --nnodes 8 --nproc-per-node 8 pretrain_gpt.py \\\n"
+    assert text.startswith(start)
     for flag in (
         "--tensor-model-parallel-size 8",
         "--pipeline-model-parallel-size 4",
@@ -133,6 +134,9 @@ def test_megatron_arguments():
     deep = launcher_arguments("megatron-lm", LLAMA, nodes_of(plan), plan.changed(zero=3, v=1))
     assert "--use-megatron-fsdp" in deep and "--data-parallel-sharding-strategy optim_grads_params" in deep
     assert "--ckpt-format fsdp_dtensor" in deep and "--use-distributed-optimizer" not in deep
+    assert deep.startswith("torchrun ")  # FSDP refuses the variable that tensor parallelism asks for
+    plain = plan.changed(tp=1, dp=16, pp=4, sequence_parallel=False)
+    assert launcher_arguments("megatron-lm", LLAMA, nodes_of(plain), plain).startswith("torchrun ")
     uneven = plan.changed(v=1, stage_layers=(19, 21, 21, 19))
     assert "'Et*19|t*21|t*21|t*19L'" in launcher_arguments("megatron-lm", LLAMA, nodes_of(plan), uneven)
 
@@ -199,6 +203,16 @@ def test_what_a_framework_cannot_express(framework, changes, words):
     with pytest.raises(InputRefused, match=f"cannot express {words}: ") as refusal:
         launcher_arguments(framework, LLAMA, nodes_of(plan), plan)
     assert "\n" not in str(refusal.value)
+
+
+def test_experts_of_torchtitan_are_spread_over_ranks_that_shard():
+    plan = Plan(dp=16, ep=8, zero=3, micro_batch=1, accumulation=4)
+    for wrong in (plan.changed(zero=0), plan.changed(shard_ranks=4)):
+        with pytest.raises(InputRefused, match="torchtitan cannot express ep = 8: experts are spread over"):
+            launcher_arguments("torchtitan", MOE, nodes_of(plan), wrong)
+    one = plan.changed(tp=2, dp=8, etp=1, sequence_parallel=True)
+    for right in (plan, plan.changed(shard_ranks=8), one, one.changed(ep=8, shard_ranks=4)):
+        assert "expert_parallel_degree = 8" in launcher_arguments("torchtitan", MOE, nodes_of(plan), right)
 
 
 def test_refusals():

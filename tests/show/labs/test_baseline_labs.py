@@ -74,6 +74,18 @@ def test_launch_order_by_hand():
     assert same[2].endswith("1.00x") and same[3].endswith("1.00x") and "tp 0 of 2" in same[1]
 
 
+def test_launch_order_writes_the_price_into_the_picture(drawn):
+    """So that the cluster, which leaves the cells where they are, changes the picture too."""
+    prices = set()
+    for name in ("a100", "h100", "b200"):
+        artists, result = drawn("launch_order", cluster=name)
+        prices.add(artists["price"].get_text())
+        assert f"{result.tensor[0] / result.tensor[1]:.2f}x" in artists["price"].get_text()
+    assert len(prices) == 3
+    artists, _ = drawn("launch_order", tp=1)
+    assert artists["price"].get_text() == ""
+
+
 def test_a_rack_is_one_domain():
     """Ranks dealt out over the hosts of a rack still share its fast links."""
     assert still(labs.launch_order, cluster="gb200-nvl72", nodes=8, tp=4).facts[2].endswith("1.00x")

@@ -23,6 +23,11 @@ SETTINGS = {
         {"n": 2, "link_GBps": 450, "billions": 1, "bucket": 2**20},
         {"n": 1024, "link_GBps": 10, "billions": 70, "gradient_bytes": 4, "bucket": 2**20},
     ],
+    "decision_table": [
+        {},
+        {"model": "gpt3-13b", "cluster": "v100", "nodes": 64, "global_batch": 8, "sequence": 32768},
+        {"model": "mixtral-8x7b", "cluster": "b200", "nodes": 1, "micro_batch": 8, "sequence": 1024},
+    ],
     "expert_skew": [
         {},
         {"ranks": 32, "experts": 64, "skew": 2.0, "top_k": 1, "factor": 0},

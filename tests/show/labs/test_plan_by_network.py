@@ -34,6 +34,11 @@ def test_the_words_name_the_leaders_from_left_to_right():
     assert places == sorted(places) and len(leaders) > 1
 
 
+def test_the_longest_list_of_leaders_still_fits_its_line():
+    facts = still(labs.plan_by_network, cluster="h100", global_batch=256).facts
+    assert facts[-1].count(": ") == 5 and max(map(len, facts)) <= 110
+
+
 def test_a_cut_that_does_not_fit_has_no_line_and_says_so():
     shown = still(labs.plan_by_network, sequence=16384, global_batch=512)
     assert "ZeRO-1 alone does not fit" in " ".join(shown.facts)

@@ -96,7 +96,17 @@ def test_causes_are_named(drawn):
 def test_what_cannot_be_is_replaced():
     result = labs.plan_difference.compute(tp=8, pp=8)
     assert result.broken is not None and allowed(model(MODEL), cards(), result.plan)
-    assert "impossible" in labs.plan_difference.readout(result)[0]
+    lines = labs.plan_difference.readout(result)
+    assert lines[0].endswith(": nearest possible plan")
+    assert lines[-1].startswith("asked for: tp 8 x pp 8 = 64 ranks")
+
+
+def test_the_readout_says_every_setting_that_differs():
+    lines = labs.plan_difference.readout(labs.plan_difference.compute(tp=2, micro_batch=1, zero=1))
+    assert lines[-3].startswith("by v 1 -> 2: ")
+    assert all(f"{name} −" in lines[-2] for name in ("the cut", "micro batch", "zero"))
+    lines = labs.plan_difference.readout(labs.plan_difference.compute(v=1))
+    assert lines[-3:] == ["by no setting: +0 s", "by others: none differs", "the plan breaks no rule"]
 
 
 def test_the_best_of_the_picture_is_a_plan_of_the_search():
