@@ -122,7 +122,7 @@ def _words(before: Plan, after: Plan) -> str:
     """
     names = [name for name in (*_SHOWN, *_OF_SEVERAL) if getattr(before, name) != getattr(after, name)]
     said = [
-        setting(before, after, (name,)).replace("micro batch", "micro-batch")
+        setting(before, after, (name,))
         for name in names
         if all(plan.degree(_OF_SEVERAL.get(name, "tp")) > 1 for plan in (before, after)) or name in _SHOWN
     ]

@@ -28,6 +28,8 @@ _MOST = 12  # settings in which two plans may differ: 2 to that power mixes are 
 _ROUNDING = 1e-13  # of a step
 _SHOWN = 0.1  # share of a term from which on a setting is named for it
 
+_WORDS = {"micro_batch": "micro-batch"}  # as the field writes it
+
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Difference:
@@ -234,7 +236,9 @@ def setting(a: Plan, b: Plan, names) -> str:
     >>> setting(Plan(tp=4, dp=2), Plan(tp=8), ("tp", "dp"))
     'tp 4 -> 8 and dp 2 -> 1'
     """
-    return listed([f"{words(name)} {_value(a, name)} -> {_value(b, name)}" for name in names], "and")
+    return listed(
+        [f"{_WORDS.get(name, words(name))} {_value(a, name)} -> {_value(b, name)}" for name in names], "and"
+    )
 
 
 def _value(plan: Plan, name: str) -> str:

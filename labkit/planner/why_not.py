@@ -53,7 +53,7 @@ def why_not(model: Transformer, cluster: Cluster, plan: Plan, max_memory: float 
     >>> node = Cluster("node", card, 1, 8, Link(2e-6, 235e9), Link(5e-6, 25e9), 8)
     >>> gpt = Transformer("1.3B", 24, 2048, 16, 50257, 2048)
     >>> why_not(gpt, node, Plan(tp=4, dp=2, accumulation=24, global_batch=64)).changes
-    ('micro batch 1.333 -> 1', 'accumulation 24 -> 32')
+    ('micro-batch 1.333 -> 1', 'accumulation 24 -> 32')
     """
     capacity = capacity_of(cluster, max_memory)
     broken = [problem for problem in problems(model, cluster, plan) if problem.severity == IMPOSSIBLE]

@@ -64,7 +64,7 @@ def test_settings_that_cannot_change_alone_are_one():
 def test_parts_are_means_over_all_orders():
     other = ROUND.changed(v=2, recompute="full", micro_batch=1)
     found = difference(GPT, NODES, ROUND, other)
-    changes = {"v 1 -> 2": "v", "micro batch 2 -> 1": "micro_batch", "recompute none -> full": "recompute"}
+    changes = {"v 1 -> 2": "v", "micro-batch 2 -> 1": "micro_batch", "recompute none -> full": "recompute"}
     assert set(found.settings) == set(changes)
     sums = dict.fromkeys(changes, 0.0)
     orders = list(permutations(changes))
@@ -96,7 +96,7 @@ def test_uneven_stages_orders_and_batches():
     turned = ROUND.changed(order="tp-pp-cp-dp", micro_batch=1)
     found = difference(GPT, NODES, ROUND, turned)
     check(found, ROUND, turned)
-    assert set(found.settings) == {"order tp-cp-dp-pp -> tp-pp-cp-dp", "micro batch 2 -> 1"}
+    assert set(found.settings) == {"order tp-cp-dp-pp -> tp-pp-cp-dp", "micro-batch 2 -> 1"}
 
 
 def test_the_same_plan_has_no_difference():

@@ -34,7 +34,7 @@ def test_the_guides_round_with_24_micro_batches():
     assert len(found.reasons) == 1 and found.reasons[0].startswith("batch: a global batch of 64 sequences")
     # 64 / (2 x 24) = 1.33 lies between 1 (m = 32) and 2 (m = 16), by factors of 1.33 and 1.5.
     assert found.nearest == ROUND.changed(micro_batch=1, global_batch=64)
-    assert found.changes == ("micro batch 1.333 -> 1", "accumulation 24 -> 32")
+    assert found.changes == ("micro-batch 1.333 -> 1", "accumulation 24 -> 32")
 
 
 def test_all_reasons_at_once():

@@ -87,7 +87,7 @@ def test_causes_are_named(drawn):
     artists, _ = drawn("plan_difference")
     assert any(text.endswith(": v") for text in artists["says"].texts)
     artists, _ = drawn("plan_difference", tp=2, micro_batch=1)
-    assert any("the cut" in text and "micro batch" in text for text in artists["says"].texts)
+    assert any("the cut" in text and "micro-batch" in text for text in artists["says"].texts)
     artists, result = drawn("plan_difference", v=1)
     assert artists["verdict"].get_text() == "as round 1"
     assert artists["says"].texts[1:-1] == ["as it was"] * len(TERMS) and result.plan == FIRST.plan
@@ -104,7 +104,7 @@ def test_what_cannot_be_is_replaced():
 def test_the_readout_says_every_setting_that_differs():
     lines = labs.plan_difference.readout(labs.plan_difference.compute(tp=2, micro_batch=1, zero=1))
     assert lines[-3].startswith("by v 1 -> 2: ")
-    assert all(f"{name} −" in lines[-2] for name in ("the cut", "micro batch", "zero"))
+    assert all(f"{name} −" in lines[-2] for name in ("the cut", "micro-batch", "zero"))
     lines = labs.plan_difference.readout(labs.plan_difference.compute(v=1))
     assert lines[-3:] == ["by no setting: +0 s", "by others: none differs", "the plan breaks no rule"]
 
