@@ -28,8 +28,6 @@ _MOST = 12  # settings in which two plans may differ: 2 to that power mixes are 
 _ROUNDING = 1e-13  # of a step
 _SHOWN = 0.1  # share of a term from which on a setting is named for it
 
-_WORDS = {"micro_batch": "micro-batch"}  # as the field writes it
-
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Difference:
@@ -230,15 +228,22 @@ def _shapley(seconds: np.ndarray, number: int) -> np.ndarray:
     return parts
 
 
+def named(field: str) -> str:
+    """A field of a plan as the course writes it.
+
+    >>> named("micro_batch"), named("sequence_parallel")
+    ('micro-batch', 'sequence parallel')
+    """
+    return words(field).replace("micro batch", "micro-batch")
+
+
 def setting(a: Plan, b: Plan, names) -> str:
     """What some fields change from one plan to another, in words.
 
     >>> setting(Plan(tp=4, dp=2), Plan(tp=8), ("tp", "dp"))
     'tp 4 -> 8 and dp 2 -> 1'
     """
-    return listed(
-        [f"{_WORDS.get(name, words(name))} {_value(a, name)} -> {_value(b, name)}" for name in names], "and"
-    )
+    return listed([f"{named(name)} {_value(a, name)} -> {_value(b, name)}" for name in names], "and")
 
 
 def _value(plan: Plan, name: str) -> str:

@@ -9,13 +9,13 @@ import numpy as np
 from labkit.course.chapter5_gain import said
 from labkit.course.chapter5_rounds import BATCH, CARDS, FIRST, MODEL, cards, first_that_works
 from labkit.errors import InputRefused
-from labkit.planner.why import Difference, difference
+from labkit.planner.why import Difference, difference, named
 from labkit.presets import model as load_model
 from labkit.show import blocks, step_parts, theme, ticks
 from labkit.show.lab import Lab
 from labkit.spec import Plan
 from labkit.spec.rule import Problem
-from labkit.units import format_share, format_time, words
+from labkit.units import format_share, format_time
 
 TERMS = ("compute", "bubble", "tp", "pp", "dp", "launch", "optimizer")
 ROWS = np.arange(len(TERMS) + 2.0)
@@ -133,7 +133,7 @@ def _cause(found: Difference, term: str) -> str:
 
 def _short(fields: tuple[str, ...]) -> str:
     """Settings that change together by the name of the first; of degrees, the cut."""
-    return "the cut" if {"tp", "pp", "dp"} & set(fields) else words(fields[0])
+    return "the cut" if {"tp", "pp", "dp"} & set(fields) else named(fields[0])
 
 
 def _signed(seconds: float) -> str:
