@@ -99,7 +99,7 @@ def layer_activations(
     one_of((False, True), packed_qkv, "packed_qkv", arrays=False)
     check_imbalance(imbalance)
     tp = np.asarray(plan.tp, float)
-    tokens = np.asarray(plan.micro_batch) * model.sequence / np.asarray(plan.cp, float)
+    tokens = plan.positions(model.sequence)
     around = np.where(plan.sequence_parallel, tp, 1.0)
     h = model.hidden
     attention, scores = _attention(model, plan, packed_qkv)

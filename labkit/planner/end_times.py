@@ -85,4 +85,4 @@ def _checked(model, gpu, plan):
     check_nouns(model=model, plan=plan)
     noun(gpu, Gpu, "the gpu")
     together("the ends of a model", gpu=gpu, plan=plan)
-    return np.asarray(plan.micro_batch) * model.sequence / np.asarray(plan.cp, float)
+    return plan.positions(model.sequence)

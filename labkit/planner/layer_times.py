@@ -2,7 +2,7 @@
 
 What a layer runs: matrix products (``products``), the attention core (``kernels``), and operations that only
 stream tensors through memory: norms, residuals with dropout, the activation function, rotation of query and
-key. Communication is not here (``step_communication``).
+key. Communication is not here (``step_traffic``).
 """
 
 from dataclasses import dataclass
@@ -60,7 +60,7 @@ def layer_times(model: Transformer, gpu: Gpu, plan: Plan) -> LayerTimes:
     noun(gpu, Gpu, "the gpu")
     together("a layer", gpu=gpu, plan=plan)
     launch = gpu.kernels.launch
-    tokens = np.asarray(plan.micro_batch) * model.sequence / np.asarray(plan.cp, float)
+    tokens = plan.positions(model.sequence)
     shapes = [map(np.ceil, shape) for shape in _products(model, plan, tokens)]
     starts = float(len(shapes))
     m, k, n, count = (_beside(*sides) for sides in zip(*shapes, strict=True))

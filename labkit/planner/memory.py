@@ -201,7 +201,7 @@ def _activations(model, plan, conventions, layers, given, stages, embeds, predic
     """What the layers keep of one micro-batch and of the others in flight, and the logits of one."""
     one = layer_activations(model, plan, conventions.packed_qkv, conventions.imbalance)
     around = np.where(plan.sequence_parallel, plan.tp, 1)
-    positions = np.asarray(plan.micro_batch) * model.sequence / np.asarray(plan.cp, float)
+    positions = plan.positions(model.sequence)
     # A chunk of layers ends where its stage ends: no group of recomputed layers goes beyond.
     full, every = np.asarray(plan.recompute) == "full", plan.recompute_every
     if given is None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from labkit.errors import InputRefused
-from labkit.spec.checks import LARGEST, broadcasting, one_of, shown, whole
+from labkit.spec.checks import LARGEST, amount, broadcasting, one_of, shown, whole
 from labkit.spec.transformer import RECOMPUTE
 from labkit.units import plain
 
@@ -256,6 +256,16 @@ class Plan:
             block = np.where(alone, experts, np.lcm(closer, experts) * self.pp)
         fits = (domain % block == 0) | (self.ranks <= domain)
         return plain((np.asarray(self.degree(dimension)) > 1) & ~np.asarray(fits))
+
+    def positions(self, sequence):
+        """Positions of one micro-batch that a rank works on: context parallel cuts each ``sequence``.
+
+        >>> Plan(cp=4, micro_batch=2).positions(8192)
+        4096.0
+        """
+        return plain(
+            np.asarray(self.micro_batch) * amount(sequence, "a sequence") / np.asarray(self.cp, float)
+        )
 
     def padded_vocabulary(self, vocabulary):
         """Rows of the embedding with padding, so that every tensor-parallel rank holds as many.

@@ -226,3 +226,10 @@ def test_numpy_numbers_and_whole_floats_become_ints():
     assert (plan.tp, plan.pp, plan.dp, plan.global_batch) == (4, 2, 8, 16)
     assert all(type(getattr(plan, name)) is int for name in ("tp", "pp", "dp", "micro_batch", "global_batch"))
     assert replace(plan) == plan and hash(replace(plan)) == hash(plan)
+
+
+def test_positions_of_a_rank_are_what_context_parallel_leaves_it():
+    assert Plan(cp=4, micro_batch=2).positions(8192) == 4096
+    assert Plan(cp=np.array([1, 2, 8]), micro_batch=3).positions(1024).tolist() == [3072, 1536, 384]
+    with pytest.raises(InputRefused, match="a sequence is 0"):
+        Plan().positions(0)
