@@ -5,9 +5,9 @@ import os
 import sys
 from collections.abc import Sequence
 
-from labkit.cli import bench, mapping, plan, sweep
+from labkit.cli import bench, hang, mapping, plan, profile, sweep
 
-COMMANDS = (sweep, mapping, plan, bench)
+COMMANDS = (sweep, mapping, plan, bench, hang, profile)
 _INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 
 

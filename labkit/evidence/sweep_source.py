@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import BinaryIO, NoReturn
 
 from labkit.errors import InputRefused
+from labkit.evidence.plain_text import cleaned, decoded, is_binary
 from labkit.evidence.sweep_text import Table
 
 LARGEST = 50_000_000  # bytes; a log with every debug line of a 1000-rank run is smaller
@@ -33,7 +34,7 @@ def text_of(source: str | os.PathLike, what: str = "a sweep") -> tuple[str, str]
             raise InputRefused(
                 f"the text has {len(source) / 1e6:.0f} million characters; cut out the part that matters"
             )
-        return _clean(source), ""
+        return cleaned(source), ""
     if not isinstance(source, str | os.PathLike):
         raise InputRefused(f"{what} is read from a path or from text, not from {type(source).__name__}")
     if not str(source).strip():
@@ -55,7 +56,7 @@ def text_of(source: str | os.PathLike, what: str = "a sweep") -> tuple[str, str]
         raise
     except (OSError, ValueError) as error:
         raise InputRefused(f"{shown!r} cannot be read ({getattr(error, 'strerror', '') or error})") from None
-    return _clean(text), str(path)
+    return cleaned(text), str(path)
 
 
 def read_text_of(file: BinaryIO, name: str) -> str:
@@ -63,28 +64,14 @@ def read_text_of(file: BinaryIO, name: str) -> str:
     data = file.read(LARGEST + 1)
     if len(data) > LARGEST:
         raise InputRefused(f"{name} has more than {LARGEST / 1e6:.0f} MB; cut out the part that matters")
-    encoding = "utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8"
-    return data.decode(encoding, errors="replace")
-
-
-def _clean(text: str) -> str:
-    text = text.lstrip("\ufeff").replace("\r\n", "\n")
-    text = text if "\n" in text else text.replace("\r", "\n")
-    return re.sub(r"\x1b\[[0-9;?]{0,20}[A-Za-z]", "", text).replace("\u00a0", " ")
-
-
-def _is_binary(text: str) -> bool:
-    """Whether more than one in twenty letters is none that a log has."""
-    start = text[:100_000]
-    odd = sum(mark in "\x00\ufffd" or (mark < " " and mark not in "\t\n\r\f\x1b") for mark in start)
-    return odd > 0.05 * len(start)
+    return decoded(data)
 
 
 def check_readable(text: str, name: str, wanted: str) -> None:
     """Refuses a text that is empty or binary; ``wanted`` says what to give instead."""
     if not text.strip():
         raise InputRefused(f"{name} is empty; give {wanted}")
-    if _is_binary(text):
+    if is_binary(text):
         packed = ", packed with gzip" if text.startswith("\x1f") else ""
         raise InputRefused(f"{name} is binary data{packed}; give {wanted} as text")
 
@@ -97,7 +84,7 @@ def refuse(text: str, path: str, tables: list[Table]) -> NoReturn:
     for pattern, tool in _OTHER_TOOLS:
         if re.search(pattern, text):
             raise InputRefused(f"{what} is {tool}, not an nccl-tests log; run one of the nccl-tests programs")
-    if _is_binary(text):
+    if is_binary(text):
         raise InputRefused(f"{what} is binary data, not the text of an nccl-tests run")
     troubles = [trouble for table in tables for trouble in table.troubles]
     trouble = f"; the log reports trouble: {troubles[0]}" if troubles else ""

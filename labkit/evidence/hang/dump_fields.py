@@ -1,0 +1,134 @@
+"""The fields of one entry of a flight-recorder dump, in the project's words; each with what is wrong with it.
+
+JSON writes some whole numbers as texts, tuples as lists, and 0 for a time that has not come.
+"""
+
+import re
+
+from labkit.evidence.hang.records import Frame
+from labkit.spec.checks import shown
+
+MOST_RANKS = 1_000_000
+_LARGEST = 2**63 - 1
+_ARROW = re.compile(r"(\d{1,7})(->|<-)(\d{1,7})")
+
+# Names of the back ends without case and marks; "base", "oop", "single" and "v" are kinds of the same call.
+_OPERATIONS = {
+    **dict.fromkeys(("allreduce", "allreducecoalesced"), "all_reduce"),
+    **dict.fromkeys(
+        ("allgather", "allgatherbase", "allgathersingle", "allgatherv", "allgatherintotensorcoalesced"),
+        "all_gather",
+    ),
+    **dict.fromkeys(
+        (
+            "reducescatter",
+            "reducescatterbase",
+            "reducescattersingle",
+            "reducescatterv",
+            "reducescattertensor",
+            "reducescattertensorcoalesced",
+        ),
+        "reduce_scatter",
+    ),
+    **dict.fromkeys(
+        ("alltoall", "alltoallbase", "alltoallsingle", "alltoallv", "alltoallvsingle"), "all_to_all"
+    ),
+    **dict.fromkeys(("broadcast", "broadcastoop"), "broadcast"),
+    **dict.fromkeys(("reduce", "reduceoop"), "reduce"),
+    **dict.fromkeys(("barrier", "allreducebarrier"), "barrier"),  # NCCL's is an all_reduce of one element
+    **{name: name for name in ("gather", "scatter", "send", "recv")},
+}
+
+
+def whole(value) -> int | None:
+    """A whole number of 64 bits, also written as text; None for anything else.
+
+    >>> whole(7), whole("-1"), whole(True), whole("7.5"), whole(None)
+    (7, -1, None, None, None)
+    """
+    if isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,18}", value):
+        value = int(value)
+    good = isinstance(value, int) and not isinstance(value, bool) and abs(value) <= _LARGEST
+    return value if good else None
+
+
+def operation_of(name) -> tuple[str, str, tuple[int, int] | None]:
+    """Back end, operation, and for a send or receive (own, peer) positions in the group; "" without a name.
+
+    >>> operation_of("nccl:_all_gather_base"), operation_of("nccl:recv 3<-0")
+    (('nccl', 'all_gather', None), ('nccl', 'recv', (3, 0)))
+    >>> operation_of("gloo:barrier")[1], operation_of("nccl:ALLGATHER_coalesced")[1]
+    ('barrier', 'allgather_coalesced')
+    """
+    if not isinstance(name, str) or not name.isprintable():
+        return "", "", None
+    backend, _, rest = name[:200].rpartition(":")
+    word, _, peers = rest.strip().partition(" ")
+    squeezed = re.sub(r"[^a-z]", "", word.lower())
+    found = _ARROW.fullmatch(peers.strip())
+    arrow = (int(found[1]), int(found[3])) if found else None
+    return backend.lower(), _OPERATIONS.get(squeezed, word.lower()), arrow
+
+
+def group_name(entry: dict) -> str | None:
+    """The name of an entry's group: the first of the pair (name, description)."""
+    given = entry.get("process_group")
+    if isinstance(given, list | tuple) and given:
+        given = given[0]
+    return given if isinstance(given, str) else None
+
+
+def members(given) -> tuple[tuple[int, ...] | None, str]:
+    """Ranks of a group in the order of its list, and what is wrong; a dump has the list as a text.
+
+    >>> members("[4, 2]"), members("[]"), members("[0, 1, ...")[0]
+    (((4, 2), ''), (None, ''), None)
+    """
+    if isinstance(given, str):
+        inside = re.fullmatch(r"\s*\[([\d,\s]*)\]\s*", given)
+        parts = inside[1].replace(" ", "").split(",") if inside else ["cut"]
+        given = [] if parts == [""] else parts
+    ranks = [whole(one) for one in given[:MOST_RANKS]] if isinstance(given, list | tuple) else [None]
+    if any(rank is None or not 0 <= rank < MOST_RANKS for rank in ranks) or len(set(ranks)) < len(ranks):
+        return None, "its list of ranks is cut off or damaged, so its members are not known"
+    return tuple(ranks) or None, ""
+
+
+def shapes(entry: dict, side: str) -> tuple[tuple[tuple[int, ...], ...] | None, str]:
+    """A shape for each tensor of ``input_sizes`` or ``output_sizes``, and what is wrong."""
+    if side not in entry:
+        return None, f"an entry has no {side}"
+    given = entry[side]
+    try:
+        found = tuple(tuple(given_size) for given_size in given)
+    except TypeError:
+        found = None
+    if found is None or any(whole(one) is None or one < 0 for size in found for one in size):
+        return None, f"an entry has {side} that are no lists of sizes: {shown(given)}"
+    return found, ""
+
+
+def dtypes(entry: dict, side: str) -> tuple[str, str]:
+    """The data types of the tensors in lower case, each once, and what is wrong.
+
+    >>> dtypes({"input_dtypes": ["Float", "Float"]}, "input_dtypes")
+    ('float', '')
+    """
+    given = entry.get(side)
+    if not isinstance(given, list | tuple) or not all(isinstance(one, str) for one in given):
+        return "", f"an entry has no {side} that can be read"
+    return ", ".join(dict.fromkeys(one.lower()[:40] for one in given[:1000])), ""
+
+
+def frames(given) -> tuple[tuple[Frame, ...], str]:
+    """The Python stack, innermost first; () where none was recorded, as in JSON."""
+    if given is None:
+        return (), ""
+    found = []
+    for frame in given if isinstance(given, list | tuple) else [None]:
+        about = frame if isinstance(frame, dict) else {}
+        name, file, line = about.get("name"), about.get("filename"), whole(about.get("line"))
+        if not (isinstance(name, str) and isinstance(file, str) and line is not None):
+            return tuple(found), "an entry has frames that cannot be read"
+        found.append(Frame(name, file, line))
+    return tuple(found), ""

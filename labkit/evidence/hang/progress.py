@@ -1,0 +1,195 @@
+"""How far each rank has come in each group: calls, watchdogs' messages and dumps' counters in one table."""
+
+from dataclasses import dataclass, field, replace
+
+from labkit.evidence.hang.records import COMPLETED, Call, Evidence, Group, Wait
+from labkit.evidence.hang.signature import POINT_TO_POINT
+
+# Operations after which every rank knows that all others have called too.
+MEETING = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier")
+
+
+@dataclass(slots=True)
+class Progress:
+    """One group. ``at[rank][sequence]``: its calls there, several where one launch bundles them.
+
+    ``enqueued``, ``completed``: last sequence numbers by rank, as far as they are known; ``lowest``: the
+    first that a rank still has on record; ``pending``: lengths of queues; ``covered``: ranks of which a
+    source says how far they are; ``waits``: what gave up, and ``gave_up``: in which call, by its number;
+    ``transfers``: sends and receives, apart; ``whole``: ranks whose record goes back to their first call.
+    """
+
+    group: Group
+    at: dict[int, dict[int, tuple[Call, ...]]] = field(default_factory=dict)
+    enqueued: dict[int, int] = field(default_factory=dict)
+    completed: dict[int, int] = field(default_factory=dict)
+    lowest: dict[int, int] = field(default_factory=dict)
+    pending: dict[int, int] = field(default_factory=dict)
+    waits: dict[int, Wait] = field(default_factory=dict)
+    gave_up: dict[int, int] = field(default_factory=dict)
+    transfers: dict[int, list[Call]] = field(default_factory=dict)
+    covered: set[int] = field(default_factory=set)
+    whole: set[int] = field(default_factory=set)
+
+    @property
+    def unknown(self) -> list[int]:
+        """Members of which no source says how far they are; of a group of unknown size there may be more."""
+        return sorted(self.members - self.covered)
+
+    @property
+    def members(self) -> set[int]:
+        """The ranks of the group, as far as they are known."""
+        return set(self.group.ranks or range(self.group.members or 0)) | self.covered
+
+    @property
+    def complete(self) -> bool:
+        """Whether it is known who belongs to the group, and how far each of them is."""
+        return self.group.members is not None and not self.unknown
+
+    def calls(self, sequence: int) -> dict[int, tuple[Call, ...]]:
+        """What each rank called there, as far as it is on record."""
+        return {rank: at[sequence] for rank, at in sorted(self.at.items()) if sequence in at}
+
+    def done(self, sequence: int) -> bool:
+        """Whether a rank has completed what nobody can complete before all have called it."""
+        for rank, calls in self.calls(sequence).items():
+            meets = all(call.operation in MEETING for call in calls)
+            if meets and (self.finished(rank, sequence) or all(call.state == COMPLETED for call in calls)):
+                return True
+        return False
+
+    def finished(self, rank: int, sequence: int) -> bool:
+        """Whether this rank is known to have completed its call."""
+        calls = self.at.get(rank, {}).get(sequence, ())
+        by_state = bool(calls) and all(call.state == COMPLETED for call in calls)
+        return by_state or self.completed.get(rank, -1) >= sequence
+
+
+def progress_of(evidence: Evidence) -> list[Progress]:
+    """One table for each group, those with names first in the order in which the sources name them."""
+    tables: dict[tuple, Progress] = {}
+    known = _known(evidence)
+
+    def table(group: Group) -> Progress:
+        group = known.get((group.name, group.ranks), group)
+        return tables.setdefault((group.name, group.ranks), Progress(group))
+
+    for group in evidence.groups:
+        table(group)
+    for call in evidence.calls:
+        if call.rank is not None:
+            _take_call(table(call.group), call)
+    last = _last_calls(evidence)
+    for wait in evidence.waits:
+        if wait.rank is not None:
+            call = last.get(wait.rank)
+            unnamed = not wait.group.name and (wait.call is None or wait.call.sequence is None)
+            if unnamed and call is not None:
+                # Without a name or number a rank says where it is by what it called last.
+                wait = replace(wait, group=call.group, call=call)
+            _take_wait(table(wait.group), wait)
+    for one in tables.values():
+        _cover(one, evidence)
+        _desync(one, evidence)
+    return list(tables.values())
+
+
+def _known(evidence: Evidence) -> dict[tuple, Group]:
+    """Which group is meant by a name alone: that of the same name, where only one rank set has the name."""
+    named: dict[str, dict[tuple | None, Group]] = {}
+    mentioned = [thing.group for thing in (*evidence.calls, *evidence.waits)]
+    for group in (*evidence.groups, *mentioned):
+        of_name = named.setdefault(group.name, {})
+        if group.ranks not in of_name or of_name[group.ranks].size is None:
+            of_name[group.ranks] = group
+    meant = {}
+    for name, groups in named.items():
+        full = [group for ranks, group in groups.items() if ranks is not None]
+        for ranks, group in groups.items():
+            meant[name, ranks] = full[0] if ranks is None and len(full) == 1 else group
+    # An older message without a group's name belongs to the only group there is.
+    others = {(group.name, group.ranks): group for (name, _), group in meant.items() if name}
+    if len(others) == 1 and ("", None) in meant:
+        meant["", None] = next(iter(others.values()))
+    dumped = {source.rank for source in evidence.sources if source.kind == "dump"}
+    if evidence.ranks == dumped == {0, 1}:
+        # No group waits that has one rank, and there are but two: it is both of them.
+        recorded = {call.group.name for call in evidence.calls}
+        for key, one in meant.items():
+            if one.members is None and one.name in recorded:
+                meant[key] = replace(one, ranks=(0, 1))
+                evidence.assume(
+                    "the dumps do not list who is in a group: ranks 0 and 1 are taken as all there are"
+                )
+    return meant
+
+
+def _last_calls(evidence: Evidence) -> dict[int, Call]:
+    """The call that each rank made last, over all groups, where its record has an order."""
+    last: dict[int, Call] = {}
+    for call in evidence.calls:
+        if call.rank is not None and call.order is not None:
+            before = last.get(call.rank)
+            last[call.rank] = call if before is None or call.order >= before.order else before
+    return last
+
+
+def _take_call(table: Progress, call: Call) -> None:
+    rank = call.rank
+    table.covered.add(rank)
+    if call.operation in POINT_TO_POINT:
+        table.transfers.setdefault(rank, []).append(call)
+    elif call.sequence is not None:
+        at = table.at.setdefault(rank, {})
+        at[call.sequence] = (*at.get(call.sequence, ()), call)
+        table.lowest[rank] = min(call.sequence, table.lowest.get(rank, call.sequence))
+        table.enqueued[rank] = max(call.sequence, table.enqueued.get(rank, call.sequence))
+
+
+def _take_wait(table: Progress, wait: Wait) -> None:
+    rank = wait.rank
+    table.covered.add(rank)
+    call = wait.call
+    if call is not None and call.sequence is not None and call.operation not in POINT_TO_POINT:
+        at = table.at.setdefault(rank, {})
+        at.setdefault(call.sequence, (call,))  # a dump says the same in more detail
+        table.enqueued[rank] = max(call.sequence, table.enqueued.get(rank, call.sequence))
+    for name in ("enqueued", "completed"):
+        value, kept = getattr(wait, name), getattr(table, name)
+        if value is not None:
+            kept[rank] = max(value, kept.get(rank, value))
+    if wait.pending is not None:
+        table.pending[rank] = wait.pending
+    if wait.waited is not None or wait.limit is not None:
+        table.waits.setdefault(rank, wait)
+        if call is not None and call.sequence is not None:
+            table.gave_up[rank] = min(call.sequence, table.gave_up.get(rank, call.sequence))
+
+
+def _cover(table: Progress, evidence: Evidence) -> None:
+    """A rank's dump covers its groups: without a call on record there, it has made none.
+
+    Unless its ring has gone round: then the calls may have been overwritten.
+    """
+    first = {}
+    for call in evidence.calls:
+        if call.order is not None:
+            first[call.rank] = min(call.order, first.get(call.rank, call.order))
+    table.whole = {rank for rank, order in first.items() if order == 0}
+    for source in evidence.sources:
+        member = source.kind == "dump" and source.rank in (table.group.ranks or ())
+        if member and (not first.get(source.rank, 0) or source.rank in table.enqueued):
+            table.covered.add(source.rank)
+            table.enqueued.setdefault(source.rank, -1)
+
+
+def _desync(table: Progress, evidence: Evidence) -> None:
+    """Ranks that a report names as behind have called everything up to the operation that timed out."""
+    stuck = [
+        wait.call.sequence for wait in table.waits.values() if wait.call and wait.call.sequence is not None
+    ]
+    if stuck:
+        for note in evidence.notes:
+            for rank in note.ranks if note.kind == "desync" else ():
+                table.covered.add(rank)
+                table.enqueued.setdefault(rank, max(stuck) - 1)

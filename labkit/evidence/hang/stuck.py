@@ -1,0 +1,101 @@
+"""All ranks on record made the same call, and it does not end: network, late rank, or one not on record."""
+
+from labkit.evidence.hang import findings as f
+from labkit.evidence.hang.findings import Finding, First, files_of, name_of
+from labkit.evidence.hang.progress import Progress
+from labkit.evidence.hang.signature import ROOTED, differing, ranks_said
+from labkit.evidence.hang.suspects import said_at
+from labkit.units import format_time
+
+LATE = 0.98  # of the limit: watchdogs look once in a while, and a little before or after
+
+
+def stuck(table: Progress, sequence: int) -> Finding:
+    """The finding for a call that all on record have made alike, and that none of them has completed."""
+    return _stuck(table, sequence, table.calls(sequence))
+
+
+def unnumbered(table: Progress) -> Finding:
+    """The finding for messages that name an operation and no number, as of PyTorch until 1.11."""
+    calls = {rank: (wait.call,) for rank, wait in sorted(table.waits.items()) if wait.call is not None}
+    if len(calls) < 2 or not differing(calls):
+        return _stuck(table, None, calls)
+    first = First(name_of(table.group), None, {rank: said_at(call) for rank, call in calls.items()})
+    each = "; ".join(f"rank {rank} {words}" for rank, words in first.calls.items())
+    reason = (
+        f"the ranks wait in different operations ({each}), and the messages have no number: either they "
+        "differ at one call, or they are at different ones"
+    )
+    ahead = tuple(sorted(table.covered))
+    return Finding(table.group, f.UNDECIDED, reason, first, ahead=ahead, decide="the dumps of all ranks")
+
+
+def _stuck(table: Progress, sequence: int | None, calls: dict) -> Finding:
+    ranks = sorted(table.covered)
+    first = First(name_of(table.group), sequence, {rank: said_at(call) for rank, call in calls.items()})
+    what = next(iter(first.calls.values()), "which nothing names")
+    unknown, decide = table.unknown, ""
+    alike = f"{ranks_said(ranks)} wait{'' if len(ranks) > 1 else 's'} in {first}, {what}"
+    too_late = late(table, calls)
+    if too_late:
+        verdict, reason = f.TOO_SHORT, f"{alike}; {too_late}"
+    elif table.complete:
+        verdict = f.STALL
+        reason = (
+            f"{alike}: all {len(ranks)} ranks of the group called the same, and none completed it: no "
+            "mismatch of the program, but the network or the hardware"
+        )
+    else:
+        verdict = f.UNDECIDED
+        others = ranks_said(unknown) if unknown else "a rank that is not on record"
+        reason = f"{alike}, and none completed it: either {others} did not call it"
+        if any(one.operation in ROOTED and one.root is None for call in calls.values() for one in call):
+            reason += ", or the ranks named different roots, which is not on record"
+        reason += ", or all called it alike and the network does not deliver"
+        decide = files_of(unknown) if unknown else "the dumps or logs of all ranks of this group"
+    reason += limit_said(table)
+    return Finding(
+        table.group,
+        verdict,
+        reason,
+        first,
+        ahead=tuple(ranks),
+        unknown=tuple(unknown),
+        suspects=tuple(_last(calls)) if too_late else (),
+        decide=decide,
+    )
+
+
+def limit_of(table: Progress) -> float | None:
+    """The limit of the group that gave up, in seconds; groups of one job may have different ones."""
+    limits = {wait.limit for wait in table.waits.values() if wait.limit}
+    return max(limits) if limits else None
+
+
+def limit_said(table: Progress) -> str:
+    """In words, which limit passed; empty where nobody gave up."""
+    limit = limit_of(table)
+    return f"; the limit that passed is {format_time(limit)}, that of this group" if limit else ""
+
+
+def late(table: Progress, calls) -> str:
+    """In words, that the last rank came when the limit of the first had passed; empty where it did not."""
+    created = {rank: call[0].created for rank, call in calls.items() if call[0].created}
+    limits = [call[0].limit for call in calls.values() if call[0].limit]
+    limit = min(limits) if limits else limit_of(table)
+    if len(created) < 2 or not limit:
+        return ""
+    apart = (max(created.values()) - min(created.values())) / 1e9
+    if apart < LATE * limit:
+        return ""
+    return (
+        f"{ranks_said(_last(calls))} came {format_time(apart)} after the first, longer than the limit of "
+        f"{format_time(limit)}: nothing was missing but time"
+    )
+
+
+def _last(calls) -> list[int]:
+    """The ranks that called after the first rank's limit: those in the later half of the gap."""
+    created = {rank: call[0].created for rank, call in calls.items() if call[0].created}
+    middle = (max(created.values()) + min(created.values())) / 2
+    return sorted(rank for rank, at in created.items() if at > middle)
