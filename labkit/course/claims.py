@@ -35,10 +35,17 @@ _PARTS = (
     "claims_5_1",
     "claims_5_2",
     "claims_5_3",
+    "claims_5_3_more",
     "claims_5_4",
     "claims_5_5",
     "claims_5_5_more",
+    "claims_6_1",
+    "claims_6_2",
     "claims_6_3",
+    "claims_6_3_practice",
+    "claims_6_3_steps",
+    "claims_6_3_saving",
+    "claims_6_3_resharding",
 )
 _REGISTER: dict[str, "Claim"] = {}
 

@@ -11,14 +11,15 @@ from labkit.spec import Cluster, Plan, StepTime, Transformer
 from labkit.spec.checks import noun, shown
 from labkit.units import format_time
 
-COLUMNS = ("key", "recorded", "model", "cluster", "plan", "step_times", "predicted", "notes")
+COLUMNS = ("key", "recorded", "model", "cluster", "plan", "step_times", "predicted", "notes", "profiled")
 MOST_NOTES = 10_000  # characters
 _LONGEST_TIMES = 26 * MOST_STEPS  # characters that so many floats take at most
 
 
 @dataclass(frozen=True, slots=True)
 class LoggedRun:
-    """One training run of the log: ``step_times`` in seconds, one a step; ``predicted`` before it, or None.
+    """One training run of the log: ``step_times`` in seconds, one a step; ``predicted`` before it, or None;
+    ``profiled``: where the seconds of a step went as a profile of the run has it, or None.
 
     ``number`` counts in this log, ``key`` is the run's own in every copy. ``recorded``: ISO 8601, UTC.
     """
@@ -32,6 +33,7 @@ class LoggedRun:
     step_times: tuple[float, ...]
     predicted: StepTime | None = None
     notes: str = ""
+    profiled: StepTime | None = None
 
     @property
     def measured(self) -> Summary:
@@ -47,17 +49,20 @@ class LoggedRun:
 
 def as_row(run: LoggedRun) -> tuple:
     """The texts of a run, in the order of ``COLUMNS``."""
-    predicted = None if run.predicted is None else to_json(run.predicted)
+    predicted, profiled = (None if step is None else to_json(step) for step in (run.predicted, run.profiled))
     nouns = map(to_json, (run.model, run.cluster, run.plan))
-    return (run.key, run.recorded, *nouns, json.dumps(run.step_times), predicted, run.notes)
+    return (run.key, run.recorded, *nouns, json.dumps(run.step_times), predicted, run.notes, profiled)
 
 
 def from_row(number: int, row) -> LoggedRun:
     """The run of such texts, each of them checked as when a run is recorded."""
-    key, recorded, model, cluster, plan, times, predicted, notes = row
+    key, recorded, model, cluster, plan, times, predicted, notes, profiled = row
     if not (isinstance(key, str) and len(key) == 32 and set(key) <= set("0123456789abcdef")):
         raise InputRefused(f"the key of a run is {shown(key)}; it has 32 hexadecimal digits")
-    step = None if predicted is None else from_json(predicted, StepTime, "the predicted step")
+    predicted, profiled = (
+        None if step is None else from_json(step, StepTime, what)
+        for step, what in ((predicted, "the predicted step"), (profiled, "the profiled step"))
+    )
     return LoggedRun(
         number,
         key,
@@ -66,8 +71,9 @@ def from_row(number: int, row) -> LoggedRun:
         from_json(cluster, Cluster, "the cluster"),
         from_json(plan, Plan, "the plan"),
         checked(parsed(times, "the list of step times", _LONGEST_TIMES)),
-        step,
+        predicted,
         text(notes),
+        profiled,
     )
 
 

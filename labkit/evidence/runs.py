@@ -12,6 +12,7 @@ from labkit.evidence.home import home
 from labkit.evidence.logged_run import COLUMNS, LoggedRun, as_row, from_row, moment, text
 from labkit.evidence.runs_compare import Comparison, Nearest, compare, nearest
 from labkit.evidence.runs_store import RunStore
+from labkit.evidence.runs_table import RunRow, run_rows
 from labkit.evidence.step_times import checked
 from labkit.spec import Cluster, Plan, StepTime, Transformer
 from labkit.spec.checks import amount, noun, shown, whole, without_arrays
@@ -44,18 +45,22 @@ class RunLog:
         predicted: StepTime | None = None,
         notes: str = "",
         when: datetime | str | None = None,
+        profiled: StepTime | None = None,
     ) -> LoggedRun:
         """Write one run; when this returns, it is on disk. ``when``: UTC where it names no zone, else now.
+
+        ``profiled``: the step as a profile of the run has it (``read_profile``), for its communication share.
 
         Refused: nouns of another kind or with arrays in them, step times that are not finite and above 0 or
         more than 5,000, notes of more than 10,000 characters, and a file that cannot be written.
         """
         check_nouns(model=model, cluster=cluster, plan=plan)
-        if predicted is not None:
-            noun(predicted, StepTime, "the predicted step")
-        without_arrays("a run", cluster=cluster, plan=plan, predicted=predicted)
+        for step, what in ((predicted, "the predicted step"), (profiled, "the profiled step")):
+            if step is not None:
+                noun(step, StepTime, what)
+        without_arrays("a run", cluster=cluster, plan=plan, predicted=predicted, profiled=profiled)
         times, key = checked(step_times), uuid4().hex
-        run = LoggedRun(0, key, moment(when), model, cluster, plan, times, predicted, text(notes))
+        run = LoggedRun(0, key, moment(when), model, cluster, plan, times, predicted, text(notes), profiled)
         (number,) = self._store.add([as_row(run)])
         return replace(run, number=number)
 
@@ -89,6 +94,13 @@ class RunLog:
         """
         return nearest(self.runs(), model, cluster, plan)
 
+    def table(self) -> list[RunRow]:
+        """Settings, step time, throughput, communication share and efficiency of every run, a row each.
+
+        See ``runs_table.run_rows``.
+        """
+        return run_rows(self.runs())
+
     def to_csv(self, path: str | os.PathLike) -> int:
         """Write every run that can be read into a CSV file, and return how many there are."""
         runs = self.runs()
@@ -103,7 +115,7 @@ class RunLog:
         rows = []
         for line, cells in runs_csv.read(path, COLUMNS):
             texts = dict(zip(COLUMNS, cells, strict=True))
-            texts["predicted"] = texts["predicted"] or None
+            texts |= {name: texts[name] or None for name in ("predicted", "profiled")}
             try:
                 rows.append(as_row(from_row(0, texts.values())))
             except InputRefused as refusal:

@@ -32,7 +32,10 @@ def write(path: str | os.PathLike, columns: Sequence[str], rows: Iterable[tuple]
 
 
 def read(path: str | os.PathLike, columns: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
-    """The cells of each row with the number of its last line. Refused: another head, and uneven rows."""
+    """The cells of each row with the number of its last line. Refused: another head, and uneven rows.
+
+    The last column may be missing, as in files of an older labkit; its cells are empty then.
+    """
     source = _path(path)
     try:
         with source.open("rb") as file:
@@ -47,7 +50,7 @@ def read(path: str | os.PathLike, columns: Sequence[str]) -> Iterator[tuple[int,
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
         head = next(reader, [])
-        if head != list(columns):
+        if head not in (list(columns), list(columns[:-1])):
             raise InputRefused(
                 f"{source}, line 1: these are not the columns of a run log ({', '.join(columns)}); write it "
                 "with RunLog.to_csv"
@@ -55,12 +58,12 @@ def read(path: str | os.PathLike, columns: Sequence[str]) -> Iterator[tuple[int,
         for count, cells in enumerate(reader, 1):
             if count > MOST_RUNS:
                 raise InputRefused(f"{source}, line {reader.line_num}: more than {MOST_RUNS:,} runs; cut it")
-            if len(cells) != len(columns):
+            if len(cells) != len(head):
                 raise InputRefused(
-                    f"{source}, line {reader.line_num}: {len(cells)} cells under {len(columns)} heads; "
+                    f"{source}, line {reader.line_num}: {len(cells)} cells under {len(head)} heads; "
                     "a comma or a quote is missing"
                 )
-            yield reader.line_num, cells
+            yield reader.line_num, [*cells, *[""] * (len(columns) - len(head))]
     except csv.Error as error:
         raise InputRefused(
             f"{source}, line {reader.line_num}: {error}; write it with RunLog.to_csv"

@@ -15,7 +15,7 @@ from labkit.errors import InputRefused
 from labkit.evidence.logged_run import COLUMNS
 
 MOST_RUNS = 20_000
-_VERSION = 1
+_VERSION = 2  # form 1 had no column "profiled", the last
 _APPLICATION = 0x6C61626B  # "labk", in the head of the file: PRAGMA application_id
 _LONGEST = 1_000_000  # bytes of a row
 _TABLE = """
@@ -28,10 +28,12 @@ CREATE TABLE runs (
     plan TEXT NOT NULL,
     step_times TEXT NOT NULL,
     predicted TEXT,
-    notes TEXT NOT NULL
+    notes TEXT NOT NULL,
+    profiled TEXT
 )
 """
 _NAMES = ", ".join(COLUMNS)
+_OLD_NAMES = ", ".join((*COLUMNS[:-1], "NULL"))
 
 
 class RunStore:
@@ -55,9 +57,13 @@ class RunStore:
             file.execute("PRAGMA journal_mode = DELETE")
             file.execute("PRAGMA synchronous = FULL")
             with _transaction(file):
-                if not self._is_made(file):
+                form = self._form(file)
+                if form == 0:
                     file.execute(_TABLE)
                     file.execute(f"PRAGMA application_id = {_APPLICATION}")
+                elif form == 1:
+                    file.execute(f"ALTER TABLE runs ADD COLUMN {COLUMNS[-1]} TEXT")
+                if form != _VERSION:
                     file.execute(f"PRAGMA user_version = {_VERSION}")
                 for row in rows:
                     done = file.execute(f"INSERT OR IGNORE INTO runs ({_NAMES}) VALUES ({marks})", row)
@@ -73,9 +79,11 @@ class RunStore:
         except OSError as error:
             raise InputRefused(f"{self.path} cannot be read ({error.strerror}); check the path") from None
         with self._open("rw") as file:  # reading may have to undo what a killed process left
-            if not self._is_made(file):
+            form = self._form(file)
+            if form == 0:
                 return []
-            found = file.execute(f"SELECT id, {_NAMES} FROM runs ORDER BY id LIMIT ?", (MOST_RUNS + 1,))
+            names = _OLD_NAMES if form == 1 else _NAMES
+            found = file.execute(f"SELECT id, {names} FROM runs ORDER BY id LIMIT ?", (MOST_RUNS + 1,))
             rows = found.fetchall()
         if len(rows) > MOST_RUNS:
             raise InputRefused(
@@ -105,13 +113,13 @@ class RunStore:
             if file is not None:
                 file.close()
 
-    def _is_made(self, file: sqlite3.Connection) -> bool:
-        """Whether the table stands; refused: another program's database, and one of a newer labkit."""
+    def _form(self, file: sqlite3.Connection) -> int:
+        """The form of the table, 0 without one; refused: another program's database, a newer labkit's."""
         (application,), (version,) = (
             file.execute(f"PRAGMA {name}").fetchone() for name in ("application_id", "user_version")
         )
         if application == 0 == version and not file.execute("SELECT 1 FROM sqlite_schema").fetchone():
-            return False
+            return 0
         if application != _APPLICATION:
             raise InputRefused(f"{self.path} is another program's database; name another file for the log")
         if version > _VERSION:
@@ -119,7 +127,7 @@ class RunStore:
                 f"{self.path} was written by a newer labkit (form {version}, this one knows {_VERSION}); "
                 "update labkit, or set LABKIT_HOME to another folder"
             )
-        return True
+        return version
 
     def _sentence(self, error: sqlite3.Error) -> str:
         name = getattr(error, "sqlite_errorname", "") or ""

@@ -35,6 +35,12 @@ def sample_sweeps() -> dict[str, Path]:
     return {path.stem: path for path in sorted(data_path("sweeps").glob("*.txt"))}
 
 
+def sample_traces() -> dict[str, Path]:
+    """The shipped profiler traces by name: files of ``data/traces``, and folders with a file for each rank."""
+    paths = sorted(data_path("traces").iterdir())
+    return {path.name.split(".")[0]: path for path in paths if path.is_dir() or path.suffix == ".gz"}
+
+
 def path_of(id: str | os.PathLike, what: str, known: list[str], others: str) -> Path:
     """The path that an id may be, or a refusal of what is neither text nor a path."""
     if not isinstance(id, str | os.PathLike):

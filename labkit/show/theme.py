@@ -71,6 +71,10 @@ COLOURS = {
     "scatter": "#CC79A7",
     "gather": "#666633",
     "send_recv": "#332288",
+    # how far a call of a group has come: light, as its name stands on it
+    "call_ended": "#CFE6D5",
+    "call_mixed": "#F5CE7A",
+    "call_waits": "#F2A79B",
     # the page itself
     "text": "#222222",
     "muted": "#666666",

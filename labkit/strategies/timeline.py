@@ -4,13 +4,20 @@ A lane is one rank (for pipelines: one stage). What a rank computes and what it 
 told apart by ``kind``: they may overlap, as on the streams of a GPU, but only computing counts as busy.
 """
 
+import gzip
+import json
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
 from labkit.errors import InputRefused
 from labkit.intervals import intersection, intervals, length
+from labkit.spec import StepTime
+from labkit.spec.checks import one_of, shown
+from labkit.spec.step_time import COMMUNICATION
+from labkit.strategies.chrome import chrome_trace
 
 FORWARD, BACKWARD, TRANSFER = "forward", "backward", "transfer"
 # The two halves of a backward, for schedules that run them apart.
@@ -37,6 +44,8 @@ class Timeline:
     stop: np.ndarray
     kind: np.ndarray
     item: np.ndarray
+
+    CAUSE: ClassVar[str] = "dp"  # the term of a step that transfers are, unless it is said
 
     def __post_init__(self):
         """Columns become arrays of one type each and are checked against each other."""
@@ -115,6 +124,52 @@ class Timeline:
         """Hidden share of all lanes' communication; NaN where there is none."""
         communication = self.communication.sum()
         return float(self.hidden.sum() / communication) if communication > 0 else float("nan")
+
+    def steps(self, cause: str | None = None) -> list[StepTime]:
+        """The span as a ``StepTime`` for each lane: what ``read_profile`` finds in ``to_chrome``'s trace.
+
+        ``cause``: the term that transfers are, as "tp"; without it that of the timeline, "pp" for a
+        pipeline's, else "dp". A lane that neither computes nor transfers is idle: why, a timeline does not
+        know, so a pipeline's bubble is idle too.
+
+        >>> t = Timeline([0, 0], [0, 1], [2, 4], ["forward", "transfer"], [0, 0])
+        >>> t.steps()[0].compute, t.steps()[0].dp, t.steps()[0].communication
+        (2.0, 2.0, 3.0)
+        """
+        cause = self._cause(cause)
+        busy = [length(self._union(lane, computing=True)) for lane in range(self.lanes)]
+        rows = zip(busy, self.exposed.tolist(), self.communication.tolist(), strict=True)
+        return [
+            StepTime(
+                compute=compute,
+                idle=max(self.span - compute - exposed, 0.0),
+                communication=communication,
+                **{cause: exposed},
+            )
+            for compute, exposed, communication in rows
+        ]
+
+    def to_chrome(self, path, cause: str | None = None) -> None:
+        """Writes a trace for Perfetto or chrome://tracing: a process for each lane (``chrome_trace``).
+
+        ``path``: what to write, packed where it ends in ``.gz``; a file that is there is replaced. ``cause``:
+        as for ``steps``. Refused: a path that cannot be written.
+        """
+        transfers = self.kind == TRANSFER
+        columns = (self.lane, self.start, self.stop, self.kind, self.item)
+        text = json.dumps(chrome_trace(*columns, transfers, self._cause(cause)))
+        data = gzip.compress(text.encode(), mtime=0) if str(path).endswith(".gz") else text.encode()
+        try:
+            if not (isinstance(path, str) or hasattr(path, "__fspath__")):
+                raise TypeError  # open() would take a number for an open file
+            with open(path, "wb") as file:  # the one file that is written below evidence
+                file.write(data)
+        except (OSError, ValueError, TypeError) as error:
+            said = getattr(error, "strerror", None) or "it is no path"
+            raise InputRefused(f"{shown(path)} cannot be written ({said}); give another path") from None
+
+    def _cause(self, given: str | None) -> str:
+        return self.CAUSE if given is None else one_of(COMMUNICATION, given, "the cause of transfers").item()
 
     def _union(self, lane: int, computing: bool) -> np.ndarray:
         """When a lane computes, or when it communicates, as a set of intervals."""

@@ -97,7 +97,7 @@ def change(run_log, statement, *values):
 
 def test_a_log_of_a_newer_labkit(run_log):
     run_log.record(*CASE, [1.0])
-    change(run_log, "PRAGMA user_version = 2")
+    change(run_log, "PRAGMA user_version = 3")
     for call in (run_log.runs, lambda: run_log.record(*CASE, [1.0])):
         with pytest.raises(InputRefused, match="written by a newer labkit"):
             call()
@@ -163,7 +163,7 @@ def text(run_log, quick_path):
         ("key,recorded", "id,recorded", "line 1: these are not the columns"),
         ('""tp"": 8', '""tp"": 0', "line 3: tp of a plan is 0"),
         ("[2.0]", "[2.0", "line 4: the list of step times is no JSON"),
-        ("[2.0]", "[2.0],8", "line 4: 9 cells under 8 heads"),
+        ("[2.0]", "[2.0],8", "line 4: 10 cells under 9 heads"),
         ("[2.0]", '"[2.0]" x', "line 4: "),
         ("two\nlines", "t\x07o\nlines", "line 3: the notes of a run"),
     ],

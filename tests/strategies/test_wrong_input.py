@@ -108,6 +108,7 @@ CALLS = {
     "sends": (pipe.sends, pipe.zb_h1(2, 2)),
     "schedule": (pipe.schedule, "1F1B", 4, 4, 1, pipe.stage_times(4)),
     "in_flight": (RUN.in_flight, 0, 1.0),
+    "steps": (RUN.steps, "pp"),
     "ddp_buckets": (buckets.ddp_buckets, [4, 4], 9, 2, ["a", "b"]),
     "bucket_warnings": (buckets.bucket_warnings, 1e6, 1e6, 1e6),
     "Block": (overlap.Block, 1, 2, (4,)),

@@ -44,7 +44,7 @@ def compare(table: Progress, ended: bool, states: bool) -> Finding | None:
             return stuck(table, sequence)
     if not states and sequences and late(table, table.calls(sequences[-1])):
         return stuck(table, sequences[-1])
-    return _agree(table, sequences, states)
+    return _agree(table, sequences, ended, states)
 
 
 def _recorded(table: Progress) -> set[int]:
@@ -190,13 +190,21 @@ def _queues(table: Progress) -> Finding | None:
     )
 
 
-def _agree(table: Progress, sequences: list[int], states: bool) -> Finding:
+def _agree(table: Progress, sequences: list[int], ended: bool, states: bool) -> Finding:
     """Nothing differs: all that is on record was called alike, and where it is recorded also completed."""
     ranks = sorted(table.covered)
     several = len(ranks) > 1
     counts = f"{ranks_said(ranks)} called {'the same ' if several else ''}in group {name_of(table.group)}"
     if sequences:
         counts += f", up to call {sequences[-1]}"
+    if several and table.complete and not ended:
+        return Finding(
+            table.group,
+            f.UNDECIDED,
+            f"{counts}; either all is well, or the last call does not end: a line is written when a call is "
+            "queued, and none when it is done",
+            decide="flight-recorder dumps, which tell queued calls from completed ones",
+        )
     if several and table.complete:
         what = "all of it completed" if states else "nothing in it says that a call did not end"
         return Finding(table.group, f.HEALTHY, f"{counts}, and {what}")

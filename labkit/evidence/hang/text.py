@@ -23,6 +23,7 @@ def _telling(line: str) -> bool:
         or "atchdog" in line
         or "workMeta" in line
         or "ollective" in line
+        or "expected size" in line
         or "Barrier" in line
         or "lagging" in line
         or "rror" in line
@@ -58,6 +59,9 @@ def read_text(text: str, path: str) -> Evidence:
     for at, line in enumerate(lines):
         if "NCCL INFO " in line or "NCCL WARN " in line or "opCount " in line or "] INFO " in line:
             nccl.take(lines, at)
+            continue
+        if line.startswith("NCCL version "):
+            nccl.levels.add("WARN")  # it has no head, and is printed from this level on
             continue
         if not line:
             continue

@@ -17,6 +17,7 @@ from labkit.spec.rule import listed
 from labkit.units import format_time
 
 _GONE = ("out of memory", "exited", "exception")
+_LOGS = "a log with NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=INIT,COLL, or flight-recorder dumps"
 # What alone decides nothing, and its two readings.
 _HINTS = {
     "mismatch": "the library warns of mismatched collectives{named}: either the programs differ there, or a "
@@ -242,10 +243,10 @@ def _nothing_stuck(healthy: list[Finding], evidence: Evidence) -> Finding:
     started = [one for one in evidence.communicators if one.completed]
     if started and all(one.destroyed for one in started):
         return Finding(started[0].group, f.HEALTHY, "every communicator came up, and was taken down in order")
-    came = "the communicators came up" if started else "the log shows a start"
     if not started and not evidence.interfaces and not evidence.communicators:
-        came = "nothing in these files says what any rank called"
-    reason = f"{came}; " if started or evidence.interfaces else f"{came}: "
+        reason = "nothing in these files says what any rank called: either all is well, or the ranks differ"
+        return Finding(group, f.UNDECIDED, reason, decide=_LOGS)
+    reason = "the communicators came up; " if started else "the log shows a start; "
     if not evidence.calls_recorded:
         reason += (
             "no calls are in it, for its filter does not name them: either all is well, or the ranks differ "
@@ -253,9 +254,4 @@ def _nothing_stuck(healthy: list[Finding], evidence: Evidence) -> Finding:
         )
     else:
         reason += "either no call was made yet, or the log ends before the first"
-    return Finding(
-        group,
-        f.UNDECIDED,
-        reason,
-        decide="a log with NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=INIT,COLL, or flight-recorder dumps",
-    )
+    return Finding(group, f.UNDECIDED, reason, decide=_LOGS)

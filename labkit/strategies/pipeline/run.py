@@ -1,6 +1,7 @@
 """Run: a pipeline's timeline, with the stage of every block and what follows from it."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -22,6 +23,8 @@ class Run(Timeline):
     """
 
     stage: np.ndarray
+
+    CAUSE: ClassVar[str] = "pp"
 
     def __post_init__(self):
         """The columns of a timeline, and one more."""

@@ -1,0 +1,217 @@
+"""Collective calls of one rank, from the kernels and from all that a trace says of them."""
+
+import re
+from bisect import bisect_right
+from dataclasses import dataclass
+
+import numpy as np
+
+from labkit.evidence.hang.records import Group
+from labkit.evidence.profile.kinds import COMMUNICATION, cause_of, operation_of, width_of
+from labkit.evidence.profile.trace import NOT_KNOWN, ON_GPU, Annotation, Trace
+
+METADATA, ANNOTATED, NAMED = "metadata", "annotation", "kernel name"
+UNNAMED = Group("")
+_CUDA_LIKE = ("nccl", "xccl", "hccl", "rccl")  # back ends whose calls only put work into a queue
+_SAYS_MOST = 100  # characters of a name from a file
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One collective on one rank, seconds since the start of its trace, waiting for other ranks included.
+
+    ``told_by``: what names the operation; a kernel's name alone is not reliable (an all_to_all runs as
+    SendRecv). ``sequence``: its number in the group, where the trace has it. ``size``: bytes as nccl-tests
+    counts them. ``cause``: a term of a StepTime, ``surely`` where the group's name says so. ``launch``: when
+    the host called it, NaN where that is not known. ``thread``: the stream, as the trace numbers it.
+    """
+
+    operation: str
+    told_by: str
+    group: Group
+    sequence: int | None
+    start: float
+    stop: float
+    launch: float
+    thread: int
+    size: float | None
+    cause: str
+    surely: bool
+
+    @property
+    def seconds(self) -> float:
+        """How long it took."""
+        return self.stop - self.start
+
+
+def launch_times(trace: Trace) -> tuple[np.ndarray, np.ndarray]:
+    """When the host launched each row of work, NaN where the trace does not tell, and on which thread."""
+    wanted, launches = trace.work["correlation"], trace.launches
+    times, threads = np.full(wanted.size, np.nan), np.full(wanted.size, NOT_KNOWN)
+    if launches["start"].size and wanted.size:
+        order = np.argsort(launches["correlation"], kind="stable")
+        known = launches["correlation"][order]
+        place = np.minimum(np.searchsorted(known, wanted), known.size - 1)
+        found = (known[place] == wanted) & (wanted != NOT_KNOWN)
+        times[found] = launches["start"][order][place[found]]
+        threads[found] = launches["thread"][order][place[found]]
+    return times, threads
+
+
+def gpu_calls(trace: Trace) -> list[Call]:
+    """The collectives that ran on the GPU, in the order of their starts."""
+    launched, threads = launch_times(trace)
+    on_host, on_gpu = _Covering(one for one, _ in trace.host_collectives), _Covering(trace.gpu_annotations)
+    work, calls = trace.work, []
+    rows = np.flatnonzero(work["kind"] == ON_GPU.index(COMMUNICATION))
+    for row in rows[np.argsort(work["start"][rows], kind="stable")].tolist():
+        start, thread = float(work["start"][row]), int(work["thread"][row])
+        annotation = on_host.at(int(threads[row]), launched[row]) or on_gpu.at(thread, start)
+        operation, told_by = _operation(trace.described[row], annotation, trace.names[row])
+        times = (start, start + float(work["seconds"][row]), float(launched[row]))
+        calls.append(_call(trace, operation, told_by, trace.described[row], times, thread))
+    return calls
+
+
+def host_calls(trace: Trace) -> list[Call]:
+    """The collectives that ran on the host, as gloo's do: their annotations last as long as they do."""
+    return [
+        _call(
+            trace,
+            operation_of(one.name) or one.name,
+            METADATA,
+            said,
+            (one.start, one.stop, one.start),
+            one.thread,
+        )
+        for one, said in sorted(trace.host_collectives, key=lambda pair: pair[0].start)
+    ]
+
+
+def runs_on_host(trace: Trace) -> bool:
+    """Whether a trace without rows of a GPU shows a job that computes and communicates on the host."""
+    names = {one.name.split(":")[0].lower() for one, _ in trace.host_collectives}
+    backend = trace.backend.lower()
+    return not names & {*_CUDA_LIKE} and not (backend in _CUDA_LIKE and not names)
+
+
+class _Covering:
+    """Which annotation of a collective covers a time on a thread."""
+
+    def __init__(self, annotations):
+        self.by_thread: dict[int, list[Annotation]] = {}
+        for one in annotations:
+            if ":" in one.name.split("#")[0]:
+                self.by_thread.setdefault(one.thread, []).append(one)
+        for found in self.by_thread.values():
+            found.sort(key=lambda one: one.start)
+
+    def at(self, thread: int, time: float) -> str:
+        """Its name; "" where there is none."""
+        found = self.by_thread.get(thread, ())
+        place = bisect_right(found, time, key=lambda one: one.start) - 1
+        return found[place].name if place >= 0 and time <= found[place].stop else ""
+
+
+def _operation(said: dict, annotation: str, kernel: str) -> tuple[str, str]:
+    """labkit's name of the operation where it has one, else the trace's own, and what tells it."""
+    name = said.get("Collective name")
+    if isinstance(name, str) and name:
+        return operation_of(name) or printable(name.lower()), METADATA
+    if annotation:
+        return operation_of(annotation) or printable(annotation.lower()), ANNOTATED
+    return operation_of(kernel) or "not told", NAMED
+
+
+def _call(trace: Trace, operation: str, told_by: str, said: dict, times: tuple, thread: int) -> Call:
+    group = group_of(trace, said)
+    cause, surely = cause_of(f"{group.name} {group.description}", operation)
+    sequence = said.get("Seq")
+    return Call(
+        operation=operation,
+        told_by=told_by,
+        group=group,
+        sequence=sequence if type(sequence) is int else None,
+        start=times[0],
+        stop=times[1],
+        launch=times[2],
+        thread=thread,
+        size=_size(operation, said, group.members),
+        cause=cause,
+        surely=surely,
+    )
+
+
+def group_of(trace: Trace, said: dict) -> Group:
+    """The process group of a call: what the call says, completed from the list of the rank's groups."""
+    name = said.get("Process Group Name")
+    if name is None and "Collective name" not in said and len(trace.groups) == 1:
+        name = trace.groups[0].get("pg_name")  # the only group that this rank is in
+    if not isinstance(name, str | int):
+        return UNNAMED
+    listed = next((one for one in trace.groups if str(one.get("pg_name")) == str(name)), {})
+    ranks = _ranks(said.get("Process Group Ranks")) or _ranks(listed.get("ranks"))
+    size = next(
+        (n for n in (said.get("Group size"), listed.get("pg_size")) if type(n) is int and n > 0), None
+    )
+    if ranks is None or (size is not None and len(ranks) != size):
+        ranks = _strided(said, size)
+    described = said.get("Process Group Description") or listed.get("pg_desc") or listed.get("uid")
+    described = described if isinstance(described, str) and described != "undefined" else ""
+    return Group(printable(str(name)), ranks, size if ranks is None else len(ranks), printable(described))
+
+
+def _ranks(value) -> tuple[int, ...] | None:
+    """Ranks of a list, or of its text; None where it is cut."""
+    if isinstance(value, str):
+        if not re.fullmatch(r"\[[\d,\s]*\]", value):
+            return None
+        value = [int(one) for one in re.findall(r"\d{1,9}", value)]
+    if isinstance(value, list) and value and all(type(one) is int for one in value):
+        return tuple(value)
+    return None
+
+
+def _strided(said: dict, size: int | None) -> tuple[int, ...] | None:
+    first, stride = said.get("Global rank start"), said.get("Global rank stride")
+    if size and type(first) is int and type(stride) is int and first >= 0 < stride and size <= 10**6:
+        return tuple(range(first, first + stride * size, stride))
+    return None
+
+
+def _size(operation: str, said: dict, members: int | None) -> float | None:
+    """Bytes of a call as the size column of nccl-tests counts them; None where the trace does not tell."""
+    sent, received = said.get("In msg nelems"), said.get("Out msg nelems")
+    width = width_of(said.get("dtype"))
+    if sent is None and received is None:  # gloo's annotations have the shapes of their tensors
+        return _size_of_tensors(said) if operation in ("all_reduce", "broadcast", "reduce") else None
+    if width is None or not all(type(n) is int and n >= 0 for n in (sent, received)):
+        return None
+    if operation == "all_gather":
+        elements = max(received, sent * (members or 0))
+    elif operation in ("gather", "scatter"):
+        if members is None:
+            return None
+        elements = members * (sent if operation == "gather" else received)
+    else:
+        elements = max(sent, received)
+    return float(elements * width) or None
+
+
+def _size_of_tensors(said: dict) -> float | None:
+    shapes, kinds = said.get("Input Dims"), said.get("Input type")
+    if not (isinstance(shapes, list) and isinstance(kinds, list) and len(shapes) == len(kinds) == 1):
+        return None
+    width, shape = width_of(kinds[0]), shapes[0]
+    if width is None or not (isinstance(shape, list) and all(type(n) is int and n >= 0 for n in shape)):
+        return None
+    return float(width * np.prod(shape, dtype=float)) or None
+
+
+def printable(text: str) -> str:
+    """A name from a file on one short line.
+
+    >>> printable("mesh_tp"), printable("two\\nlines")
+    ('mesh_tp', 'two?lines')
+    """
+    return "".join(letter if letter.isprintable() else "?" for letter in text[:_SAYS_MOST])

@@ -1,0 +1,1 @@
+"""What happens while a plan runs: checkpoints, resharding, memory over many steps, learning rate, scaling."""
