@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks import bench_profile, bench_search, bench_slider
+from benchmarks import bench_debug_log, bench_profile, bench_search, bench_slider
 from labkit.collectives import ALGORITHMS, collective_cost, prove, run, trace
 from labkit.course.chapter3_pipeline import CHOICES
 from labkit.evidence.sweep import read_sweep

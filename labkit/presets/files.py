@@ -36,7 +36,7 @@ def sample_sweeps() -> dict[str, Path]:
 
 
 def sample_traces() -> dict[str, Path]:
-    """The shipped profiler traces by name: files of ``data/traces``, and folders with a file for each rank."""
+    """The shipped profiler traces by name: files of ``data/traces``, and folders, a file for each rank."""
     paths = sorted(data_path("traces").iterdir())
     return {path.name.split(".")[0]: path for path in paths if path.is_dir() or path.suffix == ".gz"}
 

@@ -7,7 +7,7 @@ communicator that other processes would know, only an address in this process: `
 """
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 
 from labkit.evidence.hang.lines import LONGEST, following, operation
 from labkit.evidence.hang.records import Call, Communicator, Evidence, Group, Interface, Note
@@ -47,6 +47,20 @@ _TOO_MANY = 2_000_000  # calls; 500 MB of log lines
 _MOST_NOTES = 1000
 _LONGEST_GLUED = 1_000_000  # characters of a line without an end in which calls are looked for
 _MOST_HEADS = 20  # of a line
+
+
+_SLOTS = tuple(getattr(Call, one.name).__set__ for one in fields(Call))
+
+
+def _made(*values) -> Call:
+    """A call with these fields in their order, set slot by slot.
+
+    The constructor of a frozen class takes twice as long, and a log has millions of calls.
+    """
+    call = object.__new__(Call)
+    for put, value in zip(_SLOTS, values, strict=True):
+        put(call, value)
+    return call
 
 
 @dataclass(slots=True)
@@ -93,7 +107,7 @@ class NcclReader:
         """Sort one line that has NCCL's head in it; several where lines were printed into each other."""
         line = lines[at]
         calls = "opCount " in line
-        if calls and (found := _CALL.match(line)) and line.count("opCount ") == 1:
+        if calls and (found := _CALL.match(line)) and line.find("opCount ", found.end()) < 0:
             return self._call(found, at)
         if calls and self._calls(line, at):
             return
@@ -151,7 +165,7 @@ class NcclReader:
             spelled = self.spelled[name] = (own, own in _ROOTED, own in ("send", "recv"))
         own, rooted, pair = spelled
         self.made.append(
-            Call(
+            _made(
                 None,  # which rank of the job this process is, ``join`` can tell
                 comm.group,
                 int(number, 16),
@@ -165,6 +179,9 @@ class NcclReader:
                 int(root) if pair else None,
                 "",
                 order,
+                None,
+                None,
+                (),
             )
         )
 

@@ -13,12 +13,25 @@ NO_COMMUNICATION = "No communication found"
 
 
 def findings(ranks: dict[int, RankProfile], limits: Limits) -> list[str]:
-    """What stands out on each rank; equal sentences of several ranks are said once."""
+    """What stands out: no communication, nothing hidden, and the rank with the largest exposed share."""
     said: dict[str, list[int]] = {}
     for rank, profile in ranks.items():
-        for sentence in _of_rank(profile, limits):
-            said.setdefault(sentence, []).append(rank)
-    return [f"{_who(found, ranks)}: {sentence}" for sentence, found in said.items()]
+        if profile.communication == 0:
+            sentence = (
+                f"{NO_COMMUNICATION}: no row of the trace is a collective, so nothing is hidden or exposed"
+            )
+        elif profile.communication and not profile.overlap:
+            sentence = _zero_overlap(profile)
+        else:
+            continue
+        said.setdefault(sentence, []).append(rank)
+    says = [f"{_who(found, ranks)}: {sentence}" for sentence, found in said.items()]
+    overlapping = [rank for rank, profile in ranks.items() if profile.overlap and profile.steps]
+    if overlapping:
+        most = max(overlapping, key=lambda rank: _share(ranks[rank]))
+        which = f"rank {most}" + (", which exposes most" if len(overlapping) > 1 else "")
+        says += [f"{which}: {sentence}" for sentence in _exposed(ranks[most], limits)]
+    return says
 
 
 def warnings_of(ranks: dict[int, RankProfile]) -> list[str]:
@@ -40,19 +53,17 @@ def _who(some: list[int], ranks: dict) -> str:
     )
 
 
-def _of_rank(profile: RankProfile, limits: Limits) -> list[str]:
-    if profile.communication is None:
-        return []
-    if not profile.communication:
-        return [f"{NO_COMMUNICATION}: no row of the trace is a collective, so nothing is covered or exposed"]
-    if not profile.overlap:
-        return [_zero_overlap(profile)]
+def _share(profile: RankProfile) -> float:
+    """Exposed communication over all steps."""
+    return sum(step.exposed for step in profile.steps) / sum(step.total for step in profile.steps)
+
+
+def _exposed(profile: RankProfile, limits: Limits) -> list[str]:
+    """How much of its communication a rank hides, and which of it takes more than the guide's limits."""
     total = sum(step.total for step in profile.steps)
     exposed = sum(step.exposed for step in profile.steps)
-    if not total:
-        return []
     hidden = f"{format_share(profile.coverage)} of its communication is hidden"
-    says = [f"{hidden}; {format_time(exposed)} are exposed, {format_share(exposed / total)} of the steps"]
+    says = [f"{hidden}; {format_time(exposed)} are exposed, {format_share(_share(profile))} of the steps"]
     for cause, limit, what in (
         ("dp", limits.data, "data-parallel"),
         ("tp", limits.tensor, "tensor-parallel"),
