@@ -11,8 +11,8 @@ _CALL = (
     _PLACE + "AllReduce: opCount {number:x} sendbuff 0x7f5dd32b2100 recvbuff 0x7f5dd32b2100 count 9984512 "
     "datatype 7 op 0 root 0 comm 0x55bef020137{device} [nranks=32] stream 0x55bef0208bd0\n"
 )
-_START = (  # most lines of a start are of channels
-    *(_PLACE + "Channel {channel:02d}/0 : {device}[{device}] -> 7[7] via P2P/CUMEM\n" for _ in range(8)),
+_START = (  # as of one rank of 16 channels: most lines are of rings and links
+    *(_PLACE + "Channel {channel:02d}/0 : {device}[{device}] -> 7[7] via P2P/CUMEM\n" for _ in range(18)),
     _PLACE + "comm 0x55bef020137{device} rank {rank} nranks 32 cudaDev {device} nvmlDev {device} busId 8d000 "
     "commId 0x753d166fb39e1659 - Init COMPLETE\n",
     _PLACE + "NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/IB [RO]; OOB eth0:10.0.0.{rank}<0>\n",
@@ -36,7 +36,7 @@ def made_log(size: int = SIZE) -> str:
             "channel": line // 96 % 16,
             "second": line % 60,
         }
-        kind = (_CALL, _START[line // 3 % 10], _TRAINING)[line % 3]
+        kind = (_CALL, _START[line // 3 % 20], _TRAINING)[line % 3]
         block.append(kind.format(**values))
     whole = "".join(block)
     return whole * (size // len(whole) + 1)

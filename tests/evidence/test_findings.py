@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from labkit.evidence.findings import line_rate_finding
 from labkit.evidence.fit import fit_sweep
 from tests.evidence.fitted import doubling, line, sweep
 
@@ -69,3 +70,12 @@ def test_busbw_above_the_line_rate_names_the_sound_reasons():
     assert kinds(fit) == ["above_line_rate"]
     assert "NVLS" in fit.findings[0].message and "tree over two nodes" in fit.findings[0].message
     assert fit.plateau_share == fit.share_of(300e9) > 1
+
+
+def test_more_than_the_line_rate_is_a_tree_on_two_nodes_and_no_measuring_error():
+    """Planner case E7 (NVIDIA/nccl-tests issue 22): 125 Gbit/s on a 100 Gbit/s network, 60 with the ring."""
+    tree, ring, line_rate = 125e9 / 8, 60e9 / 8, 100e9 / 8
+    (finding,) = line_rate_finding(tree, line_rate, 2**30)
+    assert finding.kind == "above_line_rate" and finding.message.startswith("busbw 15.6 GB/s is 1.25 times")
+    assert "a tree over two nodes sends fewer bytes over that link" in finding.message
+    assert line_rate_finding(ring, line_rate, 2**30) == []

@@ -36,6 +36,10 @@ def compare(table: Progress, ended: bool, states: bool) -> Finding | None:
         behind = [rank for rank in sorted(table.covered) if table.enqueued.get(rank, sequence) < sequence]
         ahead = [rank for rank in sorted(table.covered) if table.enqueued.get(rank, -1) >= sequence]
         if behind and ahead and not table.done(sequence):
+            if table.lowest.get(ahead[0], sequence) >= sequence:  # what was overwritten came before
+                sequence = min(sequence, 1 + min(table.enqueued[rank] for rank in behind))
+                behind = [rank for rank in behind if table.enqueued[rank] < sequence]
+                ahead = sorted(table.covered - set(behind))
             return _missing(table, sequence, behind, ahead, ended)
         waited = table.gave_up and sequence >= min(table.gave_up.values())
         if waited and not any(table.finished(rank, sequence) for rank in table.covered):
@@ -70,6 +74,13 @@ def _mismatch(table: Progress, sequence: int, differs: tuple[str, ...]) -> Findi
     passed = all(table.finished(rank, sequence) for rank in calls)
     reason = f"at {first} the ranks differ in {listed(list(differs), 'and')}: {each}"
     reason += f"; {shift.words}" if shift.words else ""
+    gone = [] if passed else table.overwritten(sequence)
+    reason += (
+        f"; that is the first on record: the rings of {ranks_said(gone)} have lost calls before it, in which "
+        "they may have differed already"
+        if gone
+        else ""
+    )
     reason += "; it passed without a hang, so what came out of it is wrong" if passed else ""
     reason += f"; {_blame(suspects, classes, table)}"
     return Finding(

@@ -7,7 +7,7 @@ communicator that other processes would know, only an address in this process: `
 """
 
 import re
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 
 from labkit.evidence.hang.lines import LONGEST, following, operation
 from labkit.evidence.hang.records import Call, Communicator, Evidence, Group, Interface, Note
@@ -27,6 +27,8 @@ _INIT = re.compile(
     r"comm (0x[0-9a-f]{1,16}) rank (\d{1,7}) n[rR]anks (\d{1,7})\b([^-]{0,200}(?:-\d[^-]{0,200}){0,4})- ?"
     r"(?:(Init|Destroy|Abort|Finalize|Revoke) )?(START|COMPLETE)"
 )
+_IDENT = re.compile(r"commId (0x[0-9a-f]{1,16})")
+_SPLIT = re.compile(r"parent (0x[0-9a-f]{1,16}) (?:(?:split|child)Count (\d{1,9}) )?color (-?\d{1,10})")
 _ADDRESSED = re.compile(r"(?:\[\d{1,3}\])?([^\s:\[\]]{1,64}):([\w.:%]{2,80})<\d{1,5}>")
 _CARD = re.compile(r"\[\d{1,3}\]([\w.-]{1,64}(?::\d{1,3})?)/(?:IB|RoCE)")
 _USING = re.compile(r"(Bootstrap|NET/Socket|NET/IB[\w/]*|NET) ?: Using (?:interface )?(.*)")
@@ -46,21 +48,6 @@ _ROOTED = ("broadcast", "reduce", "gather", "scatter")
 _TOO_MANY = 2_000_000  # calls; 500 MB of log lines
 _MOST_NOTES = 1000
 _LONGEST_GLUED = 1_000_000  # characters of a line without an end in which calls are looked for
-_MOST_HEADS = 20  # of a line
-
-
-_SLOTS = tuple(getattr(Call, one.name).__set__ for one in fields(Call))
-
-
-def _made(*values) -> Call:
-    """A call with these fields in their order, set slot by slot.
-
-    The constructor of a frozen class takes twice as long, and a log has millions of calls.
-    """
-    call = object.__new__(Call)
-    for put, value in zip(_SLOTS, values, strict=True):
-        put(call, value)
-    return call
 
 
 @dataclass(slots=True)
@@ -134,20 +121,17 @@ class NcclReader:
 
     def _others(self, lines: list[str], at: int) -> None:
         line = lines[at][:LONGEST]
-        head, heads = _HEAD.search(line), []
-        while head and len(heads) < _MOST_HEADS:
-            heads.append(head)
-            # The search goes on only where there may be another: it is slow over the rest of a line.
-            more = line.find("NCCL ", head.end()) >= 0
-            head = _HEAD.search(line, head.end()) if more else None
-        if not heads and "- Init COMPLETE" in line and (init := _INIT.search(line)):
+        head = _HEAD.search(line)
+        if head is None and "- Init COMPLETE" in line and (init := _INIT.search(line)):
             self._headless(init)
-        ends = [*(head.start() for head in heads[1:]), len(line)]
-        for head, end in zip(heads, ends, strict=False):
-            message = line[head.end() : end].rstrip()
+        while head:
+            # The search goes on only where there may be another: it is slow over the rest of a line.
+            after = _HEAD.search(line, head.end()) if line.find("NCCL ", head.end()) >= 0 else None
+            message = line[head.end() : after.start() if after else len(line)].rstrip()
             calls = "opCount " in message or (len(message) < 20 and message.rstrip(": ").isalpha())
             if not (calls and self._calls(following(lines, at), at)):
                 self._message(head, message, at)
+            head = after
 
     def _call(self, found: re.Match, at: int) -> None:
         place, name, number, count, dtype, root, named, rank = found.groups()
@@ -165,7 +149,7 @@ class NcclReader:
             spelled = self.spelled[name] = (own, own in _ROOTED, own in ("send", "recv"))
         own, rooted, pair = spelled
         self.made.append(
-            _made(
+            Call(
                 None,  # which rank of the job this process is, ``join`` can tell
                 comm.group,
                 int(number, 16),
@@ -179,9 +163,6 @@ class NcclReader:
                 int(root) if pair else None,
                 "",
                 order,
-                None,
-                None,
-                (),
             )
         )
 
@@ -241,11 +222,9 @@ class NcclReader:
 
     def _ident(self, rest: str, host: str, pid: str) -> str:
         """A name that all members print: the id, or of a part of a communicator its parent's."""
-        if found := re.search(r"commId (0x[0-9a-f]{1,16})", rest):
+        if found := _IDENT.search(rest):
             return found[1]
-        split = re.search(
-            r"parent (0x[0-9a-f]{1,16}) (?:(?:split|child)Count (\d{1,9}) )?color (-?\d{1,10})", rest
-        )
+        split = _SPLIT.search(rest)
         parent = split and self.comms.get((host, pid, split[1]))
         if not parent or not parent.ident:
             return ""
@@ -253,7 +232,7 @@ class NcclReader:
 
     def _headless(self, found: re.Match) -> None:
         """A line of which the beginning was lost completes the communicator that it can only belong to."""
-        ident = re.search(r"commId (0x[0-9a-f]{1,16})", found[4])
+        ident = _IDENT.search(found[4])
         for comm in self.comms.values():
             if ident and (comm.ident, comm.rank) == (ident[1], int(found[2])) and comm.address == found[1]:
                 comm.completed = True

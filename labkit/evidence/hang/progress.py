@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field, replace
 
-from labkit.evidence.hang.records import COMPLETED, Call, Evidence, Group, Wait
+from labkit.evidence.hang.records import COMPLETED, SCHEDULED, STARTED, Call, Evidence, Group, Wait
 from labkit.evidence.hang.signature import POINT_TO_POINT
 
 # Operations after which every rank knows that all others have called too.
@@ -16,7 +16,8 @@ class Progress:
     ``enqueued``, ``completed``: last sequence numbers by rank, as far as they are known; ``lowest``: the
     first that a rank still has on record; ``pending``: lengths of queues; ``covered``: ranks of which a
     source says how far they are; ``waits``: what gave up, and ``gave_up``: in which call, by its number;
-    ``transfers``: sends and receives, apart; ``whole``: ranks whose record goes back to their first call.
+    ``transfers``: sends and receives, apart; ``whole``: ranks whose record goes back to their first call;
+    ``blind``: ranks whose record begins, in whatever group, with a call that has not ended.
     """
 
     group: Group
@@ -30,6 +31,7 @@ class Progress:
     transfers: dict[int, list[Call]] = field(default_factory=dict)
     covered: set[int] = field(default_factory=set)
     whole: set[int] = field(default_factory=set)
+    blind: set[int] = field(default_factory=set)
 
     @property
     def unknown(self) -> list[int]:
@@ -57,6 +59,15 @@ class Progress:
             if meets and (self.finished(rank, sequence) or all(call.state == COMPLETED for call in calls)):
                 return True
         return False
+
+    def overwritten(self, sequence: int) -> list[int]:
+        """Ranks whose ring may have lost calls before this one that have not ended either."""
+        ended = max(self.completed.values(), default=0)
+        return sorted(
+            rank
+            for rank, lowest in self.lowest.items()
+            if rank in self.blind or (self.completed and ended + 1 < lowest <= sequence)
+        )
 
     def finished(self, rank: int, sequence: int) -> bool:
         """Whether this rank is known to have completed its call."""
@@ -171,10 +182,12 @@ def _cover(table: Progress, evidence: Evidence) -> None:
 
     Unless its ring has gone round: then the calls may have been overwritten.
     """
-    first = {}
+    first, open_ = {}, {}
     for call in evidence.calls:
-        if call.order is not None:
-            first[call.rank] = min(call.order, first.get(call.rank, call.order))
+        if call.order is not None and call.order <= first.get(call.rank, call.order):
+            first[call.rank] = call.order
+            open_[call.rank] = call.state in (SCHEDULED, STARTED)
+    table.blind = {rank for rank, order in first.items() if order > 0 and open_[rank]}
     table.whole = {rank for rank, order in first.items() if order == 0}
     for source in evidence.sources:
         member = source.kind == "dump" and source.rank in (table.group.ranks or ())

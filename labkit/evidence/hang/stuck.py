@@ -39,6 +39,13 @@ def _stuck(table: Progress, sequence: int | None, calls: dict) -> Finding:
     too_late = late(table, calls)
     if too_late:
         verdict, reason = f.TOO_SHORT, f"{alike}; {too_late}"
+    elif table.complete and sequence is not None and (gone := table.overwritten(sequence)):
+        verdict = f.UNDECIDED
+        reason = (
+            f"{alike}, and none completed it; the rings of {ranks_said(gone)} have lost calls before it that "
+            "had not ended either: either the ranks differ in one of those, or the network does not deliver"
+        )
+        decide = "dumps of a longer ring (TORCH_FR_BUFFER_SIZE=20000) the next time"
     elif table.complete:
         verdict = f.STALL
         reason = (

@@ -1,6 +1,8 @@
 """One pass over the text of a log: each line goes to the readers that may know it."""
 
+import gc
 import re
+from contextlib import contextmanager
 
 from labkit.evidence.hang.fingerprint import FingerprintReader
 from labkit.evidence.hang.lines import CUT, rank_of_file
@@ -56,10 +58,36 @@ def read_text(text: str, path: str) -> Evidence:
     nccl, prints = NcclReader(path), FingerprintReader(path)
     watchdog, signs = WatchdogReader(path, rank), SignReader(path, rank)
     ranks = set()
+    with _nothing_collected():
+        _take(lines, nccl, watchdog, prints, signs, ranks)
+    for reader in (nccl, watchdog, prints, signs):
+        reader.finish(evidence)
+    evidence.ranks = {int(one) for one in ranks} | ({rank} if rank is not None else set())
+    said = (evidence.calls, evidence.waits, evidence.pairs, evidence.notes, evidence.communicators)
+    kind = "log" if any(said) or evidence.interfaces or evidence.warnings else "nothing"
+    evidence.sources.append(Source(path, kind, rank))
+    return evidence
+
+
+@contextmanager
+def _nothing_collected():
+    """Python's collector walks all calls again and again while they are made, and finds no cycle to free."""
+    running = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if running:
+            gc.enable()
+
+
+def _take(lines, nccl, watchdog, prints, signs, ranks) -> None:
+    """Each line to the readers that may know it; ``ranks``: set of the labels seen."""
     for at, line in enumerate(lines):
         if "NCCL INFO " in line or "NCCL WARN " in line or "opCount " in line or "] INFO " in line:
             nccl.take(lines, at)
-            continue
+            if not ("atchdog" in line or "FingerPrint" in line):  # else a message was printed into this one
+                continue
         if line.startswith("NCCL version "):
             nccl.levels.add("WARN")  # it has no head, and is printed from this level on
             continue
@@ -83,10 +111,3 @@ def read_text(text: str, path: str) -> Evidence:
             signs.take(lines, at)
         if not known:
             signs.busy.take(line, at)
-    for reader in (nccl, watchdog, prints, signs):
-        reader.finish(evidence)
-    evidence.ranks = {int(one) for one in ranks} | ({rank} if rank is not None else set())
-    said = (evidence.calls, evidence.waits, evidence.pairs, evidence.notes, evidence.communicators)
-    kind = "log" if any(said) or evidence.interfaces or evidence.warnings else "nothing"
-    evidence.sources.append(Source(path, kind, rank))
-    return evidence

@@ -58,7 +58,9 @@ def test_nothing_of_a_machine_is_in_them(name):
 @pytest.mark.parametrize("name", JOBS)
 def test_every_file_of_them_is_read(name):
     evidence = read_files(recorded_hang(name))
-    assert evidence.warnings == []
+    # Rank 0 of this job was ended before it had said a word.
+    empty = ["rank_0.log is empty"] if name == "abort" else []
+    assert [warning.rpartition("/")[2] for warning in evidence.warnings] == empty
     ranks = JOBS[name].ranks
     dumps = {source.rank for source in evidence.sources if source.kind == "dump"}
     expected = {"abort": set(), "missing": set(range(ranks - 1))}.get(name, set(range(ranks)))
