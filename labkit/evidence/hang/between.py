@@ -1,5 +1,7 @@
 """What groups have to do with each other: a rank absent here may wait there, and two may wait crosswise."""
 
+from dataclasses import replace
+
 from labkit.evidence.hang import findings as f
 from labkit.evidence.hang.findings import Finding, name_of
 from labkit.evidence.hang.progress import Progress
@@ -18,7 +20,8 @@ def circle(found: list[tuple[Progress, Finding]]) -> list[Finding]:
     after: dict[int, set[int]] = {k: set() for k in range(len(waiting))}
     for k, (table, one) in enumerate(waiting):
         for other, (its_table, its) in enumerate(waiting):
-            if k != other and (_waits_there(one, its) or _before(table, one, its_table, its)):
+            apart = one.group != its.group
+            if apart and (_waits_there(one, its) or _before(table, one, its_table, its)):
                 after[k].add(other)
     return [waiting[k][1] for k in _cycle(after)]
 
@@ -32,6 +35,35 @@ def root(found: list[Finding]) -> Finding:
         if not any(_waits_there(one, other) for other in found if other is not one):
             return one
     return found[0]
+
+
+def behind(found: list[tuple[Progress, Finding]]) -> list[tuple[Progress, Finding]]:
+    """The findings, those that stand behind another group's open call last, and no stall among them.
+
+    A rank's calls run in its order: what it called after a call that has not ended need not be stuck itself.
+    """
+    free, held = [], []
+    for table, one in found:
+        before = next(
+            (
+                its
+                for its_table, its in found
+                if its.group != one.group
+                and its.verdict in WAITING
+                and _before(its_table, its, table, one)
+                and not _before(table, one, its_table, its)
+            ),
+            None,
+        )
+        if one.verdict != f.STALL or before is None:
+            free.append((table, one))
+            continue
+        reason = (
+            f"{ranks_said(one.ahead)} called the same at {one.first}, after {before.first}, which has not "
+            "ended: either it stands behind that, or the network does not deliver"
+        )
+        held.append((table, replace(one, verdict=f.UNDECIDED, reason=reason)))
+    return free + held
 
 
 def _waits_there(one: Finding, other: Finding) -> bool:

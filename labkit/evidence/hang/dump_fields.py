@@ -100,10 +100,14 @@ def shapes(entry: dict, side: str) -> tuple[tuple[tuple[int, ...], ...] | None, 
         return None, f"an entry has no {side}"
     given = entry[side]
     try:
-        found = tuple(tuple(given_size) for given_size in given)
+        found = tuple(tuple(map(whole, given_size)) for given_size in given)
     except TypeError:
         found = None
-    if found is None or any(whole(one) is None or one < 0 for size in found for one in size):
+    if (
+        isinstance(given, str)
+        or found is None
+        or any(one is None or one < 0 for size in found for one in size)
+    ):
         return None, f"an entry has {side} that are no lists of sizes: {shown(given)}"
     return found, ""
 

@@ -1,6 +1,7 @@
 """Sends and receives of a group: each needs its counterpart, between the same ranks and of the same size."""
 
 from labkit.evidence.hang import findings as f
+from labkit.evidence.hang.between import root
 from labkit.evidence.hang.findings import Finding, First, name_of
 from labkit.evidence.hang.progress import Progress
 from labkit.evidence.hang.records import COMPLETED, Call
@@ -30,7 +31,7 @@ def compare_transfers(table: Progress, ended: bool, states: bool) -> Finding | N
                 return found
             waiting += [] if found is None else [found]
     missing = [one for one in waiting if one.verdict == f.MISSING]
-    return next(iter(missing or waiting), None)
+    return root(missing) if missing else next(iter(waiting), None)
 
 
 def _open(table: Progress, states: bool) -> dict[int, list[Call]]:

@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import replace
 
 from labkit.evidence.hang import findings as f
-from labkit.evidence.hang.between import circle, circle_said, root
+from labkit.evidence.hang.between import behind, circle, circle_said, root
 from labkit.evidence.hang.compare import compare
 from labkit.evidence.hang.findings import Finding, First, name_of
 from labkit.evidence.hang.progress import Progress, progress_of
@@ -39,6 +39,7 @@ def judge(evidence: Evidence) -> tuple[Finding, list[Finding]]:
     compared = [(table, one) for table, one in compared if one is not None]
     named = [(table, one) for table, one in compared if table.group.name or one.first is not None]
     compared = named or compared  # a message without group and number adds nothing to those with them
+    compared = behind(compared)
     found = [*_fingerprints(evidence), *(one for _, one in compared)]
     interface = wrong_interface(evidence)
     found += [] if interface is None else [interface]
@@ -71,7 +72,8 @@ def _chosen(compared: list[tuple[Progress, Finding]], found: list[Finding], evid
         ahead = tuple(sorted({rank for one in waiting for rank in one.ahead}))
         reason = (
             f"groups {listed([name_of(group) for group in groups], 'and')} wait for each other: "
-            f"{circle_said(waiting)}; in no group do calls differ, only the order of the groups does"
+            f"{circle_said(waiting)}; in no group do calls differ, so the order between the groups does, "
+            "or one was left out"
         )
         return Finding(groups[0], f.CIRCULAR, reason, waiting[0].first, ahead=ahead)
     lost = _lost(evidence)

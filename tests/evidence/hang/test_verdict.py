@@ -358,6 +358,28 @@ def test_sends_without_a_receiver():
     assert hang_of(evidence).verdict == "mismatch"
 
 
+def test_a_stall_behind_another_groups_open_call_is_not_claimed():
+    """Rank 3 left no dump: the call of all is open, and what two ranks queued after it says nothing."""
+    world, pair = group(4), Group("1", (0, 1))
+    evidence = dumps(4, [[WAITS]] * 4, of=world, missing=(3,))
+    evidence.groups.append(pair)
+    evidence.calls += [call(rank, pair, 1, "all_reduce", 8, SCHEDULED, order=1) for rank in (0, 1)]
+    hang = hang_of(evidence)
+    assert (hang.verdict, hang.findings[0].group) == ("undecided", world)
+    assert {one.verdict for one in hang.findings} == {"undecided"}
+    assert "either it stands behind that" in hang.findings[1].reason
+
+
+def test_a_chain_of_receives_ends_at_the_rank_that_does_not_send():
+    """Rank 2 waits for rank 1, which waits for rank 0: that one stopped."""
+    of = group(3)
+    evidence = dumps(3, [[], [], []], of=of)
+    for rank in (2, 1):
+        evidence.calls.append(call(rank, of, 1, "recv", 8, STARTED, order=0, peer=rank - 1))
+    hang = hang_of(evidence)
+    assert (hang.verdict, hang.absent) == ("missing_rank", (0,))
+
+
 def test_nothing_at_all_is_undecided_and_says_what_to_record():
     hang = hang_of(Evidence())
     assert (hang.verdict == "undecided" and "TORCH_FR_BUFFER_SIZE" in repr(hang)) or "recorder" in repr(hang)
