@@ -1,5 +1,6 @@
 """Collective calls of one rank, from the kernels and from all that a trace says of them."""
 
+import math
 import re
 from bisect import bisect_right
 from dataclasses import dataclass
@@ -185,7 +186,7 @@ def _size(operation: str, said: dict, members: int | None) -> float | None:
     width = width_of(said.get("dtype"))
     if sent is None and received is None:  # gloo's annotations have the shapes of their tensors
         return _size_of_tensors(said) if operation in ("all_reduce", "broadcast", "reduce") else None
-    if width is None or not all(type(n) is int and n >= 0 for n in (sent, received)):
+    if width is None or not all(_counted(n) for n in (sent, received)):
         return None
     if operation == "all_gather":
         elements = max(received, sent * (members or 0))
@@ -203,9 +204,15 @@ def _size_of_tensors(said: dict) -> float | None:
     if not (isinstance(shapes, list) and isinstance(kinds, list) and len(shapes) == len(kinds) == 1):
         return None
     width, shape = width_of(kinds[0]), shapes[0]
-    if width is None or not (isinstance(shape, list) and all(type(n) is int and n >= 0 for n in shape)):
+    if width is None or not (isinstance(shape, list) and all(map(_counted, shape))):
         return None
-    return float(width * np.prod(shape, dtype=float)) or None
+    elements = math.prod(shape)
+    return float(width * elements) or None if _counted(elements) else None
+
+
+def _counted(number) -> bool:
+    """Whether it can be a number of elements; a damaged field may hold anything."""
+    return type(number) is int and 0 <= number < 2**63
 
 
 def printable(text: str) -> str:

@@ -196,7 +196,9 @@ class _Rows:
             if number in self.names:
                 said = self.described[number]
                 if "Collective name" not in said:
-                    said = {**self.params.get(said.get("External id"), _NOTHING), **said}
+                    call = said.get("External id")
+                    known = self.params.get(call, _NOTHING) if isinstance(call, int | str) else _NOTHING
+                    said = {**known, **said}
                 trace.names[place], trace.described[place] = self.names[number], said
         for kind, name, start, seconds, thread, said in self.annotations:
             if not kept[thread]:
