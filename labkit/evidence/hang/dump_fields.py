@@ -5,36 +5,18 @@ JSON writes some whole numbers as texts, tuples as lists, and 0 for a time that 
 
 import re
 
-from labkit.evidence.hang.records import Frame
+from labkit.evidence.hang.lines import SPELLINGS
+from labkit.evidence.hang.records import MOST_RANKS, Frame
 from labkit.spec.checks import shown
 
-MOST_RANKS = 1_000_000
 _LARGEST = 2**63 - 1
 _ARROW = re.compile(r"(\d{1,7})(->|<-)(\d{1,7})")
 
-# Names of the back ends without case and marks; "base", "oop", "single" and "v" are kinds of the same call.
 _OPERATIONS = {
-    **dict.fromkeys(("allreduce", "allreducecoalesced"), "all_reduce"),
-    **dict.fromkeys(
-        ("allgather", "allgatherbase", "allgathersingle", "allgatherv", "allgatherintotensorcoalesced"),
-        "all_gather",
-    ),
-    **dict.fromkeys(
-        (
-            "reducescatter",
-            "reducescatterbase",
-            "reducescattersingle",
-            "reducescatterv",
-            "reducescattertensor",
-            "reducescattertensorcoalesced",
-        ),
-        "reduce_scatter",
-    ),
-    **dict.fromkeys(
-        ("alltoall", "alltoallbase", "alltoallsingle", "alltoallv", "alltoallvsingle"), "all_to_all"
-    ),
-    **dict.fromkeys(("broadcast", "broadcastoop"), "broadcast"),
-    **dict.fromkeys(("reduce", "reduceoop"), "reduce"),
+    **SPELLINGS,
+    "allgathersingle": "all_gather",
+    **dict.fromkeys(("reducescattersingle", "reducescatterv"), "reduce_scatter"),
+    "alltoallvsingle": "all_to_all",
     **dict.fromkeys(("barrier", "allreducebarrier"), "barrier"),  # NCCL's is an all_reduce of one element
     **{name: name for name in ("gather", "scatter", "send", "recv")},
 }

@@ -5,18 +5,25 @@ import re
 LONGEST = 4000  # characters of a line that are looked at; the longest message of PyTorch has about 1500
 CUT = "\x00"  # stands at the end of a text that ends without a line feed: its last number may be cut
 
-_OPERATIONS = {
-    **dict.fromkeys(("allreduce", "allreducesparse", "allreducecoalesced"), "all_reduce"),
+# Names of the back ends in lower case without marks, as logs and dumps both have them; "base", "oop",
+# "single" and "v" are kinds of the same call.
+SPELLINGS = {
+    **dict.fromkeys(("allreduce", "allreducecoalesced"), "all_reduce"),
     **dict.fromkeys(
-        ("allgather", "allgatherbase", "allgathercoalesced", "allgatherintotensor"), "all_gather"
+        ("allgather", "allgatherbase", "allgatherv", "allgatherintotensorcoalesced"), "all_gather"
     ),
-    **dict.fromkeys(("allgatherintotensorcoalesced", "allgatherv"), "all_gather"),
     **dict.fromkeys(("reducescatter", "reducescatterbase", "reducescattertensor"), "reduce_scatter"),
     "reducescattertensorcoalesced": "reduce_scatter",
     **dict.fromkeys(("alltoall", "alltoallbase", "alltoallsingle", "alltoallv"), "all_to_all"),
-    **dict.fromkeys(("broadcast", "broadcastoop", "bcast"), "broadcast"),
+    **dict.fromkeys(("broadcast", "broadcastoop"), "broadcast"),
     **dict.fromkeys(("reduce", "reduceoop"), "reduce"),
-    **dict.fromkeys(("recv", "recvanysource"), "recv"),
+}
+_OPERATIONS = {
+    **SPELLINGS,
+    "allreducesparse": "all_reduce",
+    **dict.fromkeys(("allgathercoalesced", "allgatherintotensor"), "all_gather"),
+    "bcast": "broadcast",
+    "recvanysource": "recv",
     **dict.fromkeys(("monitoredbarrier", "allbarrier"), "barrier"),
 }
 # The rank in the whole job: PyTorch since 2.3, mpirun --tag-output. The label of srun -l is that of a task,

@@ -1,6 +1,5 @@
 """Before the first collective: communicators that did not come up, interfaces that reach nobody."""
 
-import re
 from collections import defaultdict
 
 from labkit.evidence.hang import findings as f
@@ -9,8 +8,6 @@ from labkit.evidence.hang.records import Communicator, Evidence, Group, Interfac
 from labkit.evidence.hang.signature import ranks_said
 from labkit.spec.rule import counted, listed
 
-# Bridges and tunnels of one host: containers, virtual machines, the loopback.
-_VIRTUAL = re.compile(r"^(lo\d*|docker|virbr|br-|veth|cni|flannel|cali|podman|lxc|vmnet|tunl)", re.IGNORECASE)
 _SAYS_TROUBLE = ("connection", "no rendezvous", "no network")
 
 
@@ -24,7 +21,7 @@ def wrong_interface(evidence: Evidence) -> Finding | None:
     hosts = sorted({one.host for one in chosen if one.host})
     if len(hosts) < 2 and not _beyond_one_host(evidence, chosen):
         return None
-    virtual = [one for one in chosen if _VIRTUAL.match(one.name)]
+    virtual = [one for one in chosen if one.virtual]
     shared = _shared(virtual)
     if virtual and (shared or _trouble(evidence)):
         names = sorted({one.name for one in virtual})

@@ -44,10 +44,11 @@ def judge(evidence: Evidence) -> tuple[Finding, list[Finding]]:
     interface = wrong_interface(evidence)
     found += [] if interface is None else [interface]
     found += never_formed(evidence)
-    chosen = _chosen(compared, found, evidence)
+    waiting = circle(compared)
+    chosen = _chosen(compared, waiting, found, evidence)
     others = [one for one in found if one is not chosen and one.group != chosen.group]
     if chosen.verdict == f.CIRCULAR:
-        inside = {one.group for one in circle(compared)}
+        inside = {one.group for one in waiting}
         others = [
             replace(one, verdict=f.CIRCULAR, reason="waits in the same circle")
             if one.group in inside
@@ -57,7 +58,12 @@ def judge(evidence: Evidence) -> tuple[Finding, list[Finding]]:
     return chosen, [chosen, *others]
 
 
-def _chosen(compared: list[tuple[Progress, Finding]], found: list[Finding], evidence: Evidence) -> Finding:
+def _chosen(
+    compared: list[tuple[Progress, Finding]],
+    waiting: list[Finding],
+    found: list[Finding],
+    evidence: Evidence,
+) -> Finding:
     """Programs that differ explain everything else; then waiting in a circle, a lost rank, the start."""
     by_verdict = {verdict: [one for one in found if one.verdict == verdict] for verdict in f.VERDICTS}
     for verdict in (f.MISMATCH, f.ORDER):
@@ -66,7 +72,6 @@ def _chosen(compared: list[tuple[Progress, Finding]], found: list[Finding], evid
     unfit = [note for note in evidence.notes if note.kind == "sizes"]
     if unfit:
         return _of_sizes(unfit)
-    waiting = circle(compared)
     if waiting:
         groups = [one.group for one in waiting]
         ahead = tuple(sorted({rank for one in waiting for rank in one.ahead}))
