@@ -158,7 +158,7 @@ def moments_table(name: str = "branch") -> Table:
 
 
 def overhead_table() -> Table:
-    """Claim 6.1-g: the step of a real job at each level, the least of its rounds, and how these differ."""
+    """Claim 6.1-g: the step of a real job at each level, the middle one of its rounds, and their range."""
     rows = [
         (
             one.setting,

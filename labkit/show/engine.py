@@ -5,7 +5,10 @@ it to be right: whatever ``update`` does not return must look the same at every 
 """
 
 import copy
+import functools
 import textwrap
+import threading
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,6 +22,23 @@ from labkit.show.words import Canvas
 
 SCREEN = 100  # screen pixels an inch
 DPI = 144  # drawn pixels an inch: sharp on dense screens and projectors, and no slower than 100 when blitting
+
+_DRAWING = threading.RLock()
+
+
+def one_at_a_time(function: Callable) -> Callable:
+    """The function, which waits while another thread is in one of these.
+
+    JupyterLab hands cells and sliders to different threads of one kernel (comms over subshells), and a
+    figure, like Matplotlib's settings, is one for all of them: two at once draw into each other's picture.
+    """
+
+    @functools.wraps(function)
+    def waits(*args, **kwargs):
+        with _DRAWING:
+            return function(*args, **kwargs)
+
+    return waits
 
 
 class Picture:

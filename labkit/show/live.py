@@ -7,13 +7,14 @@ from traitlets import Dict, HasTraits, List, Unicode
 
 from labkit.errors import InputRefused
 from labkit.show.controls import GROUPS, Control
-from labkit.show.engine import Picture
+from labkit.show.engine import Picture, one_at_a_time
 from labkit.show.lab import Lab
 
 
 class Still:
     """A lab at one setting: picture, description and readout, without a kernel."""
 
+    @one_at_a_time
     def __init__(self, lab: Lab, settings: dict[str, Any]):
         self.lab, self.values = lab, lab.settings(settings)
         self.picture = Picture(lab)
@@ -39,6 +40,7 @@ class Live(HasTraits):
     facts = List().tag(doc="the readout: the plotted numbers in words")
     error = Unicode().tag(doc="why the last setting shows no picture; empty when it does")
 
+    @one_at_a_time
     def __init__(self, lab: Lab, controls: dict[str, Control], fixed: dict[str, Any]):
         super().__init__()
         from labkit.show.page import Page
@@ -53,6 +55,7 @@ class Live(HasTraits):
         self._first |= self._page.values()
         self._show(dict(self._first), first=True)
 
+    @one_at_a_time
     def set(self, **values: Any) -> "Live":
         """Moves the named controls, all at once; refuses a name or a value that the controls do not offer."""
         for name, value in values.items():
@@ -69,11 +72,13 @@ class Live(HasTraits):
         self.refresh()
         return self
 
+    @one_at_a_time
     def refresh(self, _change=None) -> None:
         """Shows what the controls say now; the one callback of all of them."""
         if not self._quiet:
             self._show({**self._first, **self._page.values()})
 
+    @one_at_a_time
     def reset(self, _button=None) -> None:
         """Back to the first setting, without the kept curve."""
         self.picture.forget()
@@ -81,6 +86,7 @@ class Live(HasTraits):
         self._page.show_kept("")
         self.set(**{name: self._first[name] for name in self.controls})
 
+    @one_at_a_time
     def keep(self, _button=None) -> None:
         """Keeps the curve of the present setting in grey behind those to come."""
         if not self.error:
@@ -120,6 +126,7 @@ class Live(HasTraits):
         return {"application/vnd.jupyter.widget-view+json": view, **data}, metadata
 
 
+@one_at_a_time
 def bundle(text: str, picture: Picture, alt: str) -> tuple[dict, dict]:
     """What a stored notebook keeps: the picture, its description and the text that says its numbers."""
     data = {"image/png": base64.b64encode(picture.stored()).decode("ascii"), "text/plain": text}

@@ -19,7 +19,7 @@ CLAIMS = {id: claim for id, claim in all_claims().items() if claim.section == "6
 
 # From the guide, the claim lists and the jobs' own sentences; never copied from labkit's output.
 EXPECTED = {
-    "6.1-a": ["count: missing rank", "order: mismatch (operation)", "shape: mismatch (number of elements)",
+    "6.1-a": ["count: missing rank", "order: order (operation)", "shape: mismatch (number of elements)",
               "likely rank 3"],
     "6.1-b": ["DETAIL", "recorder"],
     "6.1-c": ["branch: mismatch", "missing: missing rank", "loading: timeout too short",

@@ -3,6 +3,8 @@
 import ast
 import base64
 import io
+import threading
+import time
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -66,6 +68,29 @@ def test_pictures_do_not_depend_on_the_way_there(lab):
     assert png(view) == png(shown(lab).set(n=40))
     tall = shown(lab).set(far=True)
     assert png(view.set(n=8, far=True)) == png(tall)
+
+
+def test_sliders_of_several_labs_in_several_threads_draw_one_after_the_other(lab):
+    """JupyterLab answers cells and sliders in different threads of the kernel."""
+    inside, most = [], []
+
+    def update(artists, result):
+        inside.append(result.n)
+        time.sleep(0.001)
+        most.append(len(inside))
+        inside.pop()
+        return lab.update(artists, result)
+
+    views = [shown(replace(lab, update=update)) for _ in range(2)]
+    first = png(views[0])
+    moves = [lambda view=view: [view.set(n=n) for n in range(20, 40)] for view in (*views, views[0])]
+    threads = [threading.Thread(target=move) for move in moves]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert max(most) == 1 and len(most) >= 60
+    assert [png(view.set(n=8)) for view in views] == [first, first]
 
 
 def test_only_the_moved_artists_are_drawn_again_and_limits_cost_a_full_redraw(lab):

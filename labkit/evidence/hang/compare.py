@@ -36,11 +36,9 @@ def compare(table: Progress, ended: bool, states: bool) -> Finding | None:
         behind = [rank for rank in sorted(table.covered) if table.enqueued.get(rank, sequence) < sequence]
         ahead = [rank for rank in sorted(table.covered) if table.enqueued.get(rank, -1) >= sequence]
         if behind and ahead and not table.done(sequence):
-            if table.lowest.get(ahead[0], sequence) >= sequence:  # what was overwritten came before
-                sequence = min(sequence, 1 + min(table.enqueued[rank] for rank in behind))
-                behind = [rank for rank in behind if table.enqueued[rank] < sequence]
-                ahead = sorted(table.covered - set(behind))
-            return _missing(table, sequence, behind, ahead, ended)
+            sequence = _first_absent(table, sequence, behind, ahead)
+            behind = [rank for rank in behind if table.enqueued[rank] < sequence]
+            return _missing(table, sequence, behind, sorted(table.covered - set(behind)), ended)
         waited = table.gave_up and sequence >= min(table.gave_up.values())
         if waited and not any(table.finished(rank, sequence) for rank in table.covered):
             return stuck(table, sequence)
@@ -49,6 +47,19 @@ def compare(table: Progress, ended: bool, states: bool) -> Finding | None:
     if not states and sequences and late(table, table.calls(sequences[-1])):
         return stuck(table, sequences[-1])
     return _agree(table, sequences, ended, states)
+
+
+def _first_absent(table: Progress, sequence: int, behind: list[int], ahead: list[int]) -> int:
+    """The call that the ranks behind did not make, where rings may have gone round since.
+
+    The one after their last, unless some rank has completed that; a call that stands on the record of a rank
+    ahead is taken from there, because numbers may leave gaps for sends and receives.
+    """
+    done = [at for of_rank in table.at.values() for at in of_rank if at < sequence and table.done(at)]
+    least = 1 + max(min(table.enqueued[rank] for rank in behind), *done, -2)
+    if all(table.lowest.get(rank, sequence) > least for rank in ahead):
+        return min(least, sequence)
+    return min(at for rank in ahead for at in (*table.at.get(rank, ()), sequence) if at >= least)
 
 
 def _recorded(table: Progress) -> set[int]:
@@ -118,7 +129,7 @@ def _missing(table: Progress, sequence: int, behind: list[int], ahead: list[int]
     first = First(name_of(table.group), sequence, {rank: said_at(call) for rank, call in calls.items()})
     what = next(iter(first.calls.values()), "")
     reason = f"{ranks_said(ahead)} {'have' if len(ahead) > 1 else 'has'} come to {first}"
-    reason += f", {what}" if what else ""
+    reason += f", {what}" if what else ", which is no longer on record" if table.at else ""
     reason += f"; {ranks_said(behind)} {'have' if len(behind) > 1 else 'has'} not"
     earlier = parted(table, sequence)
     verdict, decide = f.MISSING, ""

@@ -1,48 +1,65 @@
 """Sends and receives of a group: each needs its counterpart, between the same ranks and of the same size."""
 
+from dataclasses import dataclass
+
 from labkit.evidence.hang import findings as f
 from labkit.evidence.hang.between import root
-from labkit.evidence.hang.findings import Finding, First, name_of
+from labkit.evidence.hang.findings import Finding, First, files_of, name_of
 from labkit.evidence.hang.progress import Progress
 from labkit.evidence.hang.records import COMPLETED, Call
 from labkit.evidence.hang.signature import elements, said
 
 
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """The transfers from one rank to another: what the one sends and what the other takes.
+
+    ``passed``: a counterpart has ended on the other side, and it may be that of a call that is open here.
+    """
+
+    source: int
+    target: int
+    sends: list[Call]
+    takes: list[Call]
+    passed: bool = False
+
+
 def compare_transfers(table: Progress, ended: bool, states: bool) -> Finding | None:
     """What is found among the transfers of one group; None where all have a counterpart and have ended.
 
-    Where states are recorded only what has not completed counts: rings of dumps begin at different calls.
-    Otherwise all calls between two ranks are held against each other, if both have them from the first, and
-    ``ended``, the ranks stopped where the record ends: a log may end between a send and its receive.
+    Where states are recorded only what has not completed counts. Otherwise all calls between two ranks are
+    held against each other, if both have them from the first. ``ended``: the ranks stopped where the record
+    ends; a log may end between a send and its receive.
     """
     if not ended:
         return None
-    calls = _open(table, states)
-    pairs = sorted(
-        {_pair(rank, call) for rank, mine in calls.items() for call in mine if call.peer not in (None, rank)}
+    ends = sorted(
+        {
+            _ends(rank, call)
+            for rank, mine in table.transfers.items()
+            for call in mine
+            if call.peer not in (None, rank)
+        }
     )
-    waiting: list[Finding] = []
-    for source, target in pairs:
-        if {source, target} <= (table.covered if states else table.whole):
-            sends = _of(calls.get(source, []), "send", target)
-            takes = _of(calls.get(target, []), "recv", source)
-            found = _pair_finding(table, source, target, sends, takes, states)
-            if found is not None and found.verdict == f.MISMATCH:
-                return found
-            waiting += [] if found is None else [found]
-    missing = [one for one in waiting if one.verdict == f.MISSING]
-    return root(missing) if missing else next(iter(waiting), None)
+    found = []
+    for source, target in ends:
+        sends = _of(table.transfers.get(source, []), "send", target)
+        takes = _of(table.transfers.get(target, []), "recv", source)
+        pair = _Pair(source, target, sends, takes)
+        if states:
+            pair = _open(table, pair)
+            alone = {source, target} - table.covered
+            found.append(_one_sided(table, pair, *alone) if alone else _pair_finding(table, pair, states))
+        elif {source, target} <= table.whole:
+            found.append(_pair_finding(table, pair, states))
+    found = [one for one in found if one is not None]
+    for verdict in (f.MISMATCH, f.MISSING):
+        if some := [one for one in found if one.verdict == verdict]:
+            return root(some) if verdict == f.MISSING else some[0]
+    return next(iter(found), None)
 
 
-def _open(table: Progress, states: bool) -> dict[int, list[Call]]:
-    if not states:
-        return table.transfers
-    return {
-        rank: [call for call in calls if call.state != COMPLETED] for rank, calls in table.transfers.items()
-    }
-
-
-def _pair(rank: int, call: Call) -> tuple[int, int]:
+def _ends(rank: int, call: Call) -> tuple[int, int]:
     """Who sends and who receives."""
     return (rank, call.peer) if call.operation == "send" else (call.peer, rank)
 
@@ -51,7 +68,49 @@ def _of(calls: list[Call], operation: str, peer: int) -> list[Call]:
     return [call for call in calls if call.operation == operation and call.peer == peer]
 
 
-def _pair_finding(table, source, target, sends, takes, states) -> Finding | None:
+def _open(table: Progress, pair: _Pair) -> _Pair:
+    """The transfers of a pair that neither side has completed.
+
+    Dumps are taken at different moments: what is open in one may have ended in the other's, later. Records
+    that go back to the first call tell it by the place; rings that have gone round cannot.
+    """
+    sends, takes = pair.sends, pair.takes
+    if {pair.source, pair.target} <= table.whole:
+        ended = [
+            k
+            for calls in (sends, takes)
+            for k, call in enumerate(calls)
+            if call.state == COMPLETED and k < min(len(sends), len(takes))
+        ]
+        past = 1 + max(ended, default=-1)
+        sends, takes = sends[past:], takes[past:]
+    waits = [[call for call in calls if call.state != COMPLETED] for calls in (sends, takes)]
+    other = takes if len(waits[0]) > len(waits[1]) else sends
+    passed = any(call.state == COMPLETED for call in other) and not table.waits
+    return _Pair(pair.source, pair.target, *waits, passed)
+
+
+def _one_sided(table: Progress, pair: _Pair, unknown: int) -> Finding | None:
+    """A transfer that does not end, with a rank of which no source says anything."""
+    calls = pair.sends or pair.takes
+    if not calls:
+        return None
+    rank = pair.source if pair.sends else pair.target
+    first = First(name_of(table.group), None, {rank: said(calls[:1])})
+    reason = (
+        f"{_waits(rank, unknown, bool(pair.sends))}, {said(calls[:1])}, and it does not end; rank {unknown} "
+        "is not on record: either it has no such call, or the network does not deliver"
+    )
+    decide = files_of([unknown])
+    return Finding(table.group, f.UNDECIDED, reason, first, ahead=(rank,), unknown=(unknown,), decide=decide)
+
+
+def _waits(rank: int, other: int, sends: bool) -> str:
+    return f"rank {rank} {'sends to' if sends else 'waits for a transfer from'} rank {other}"
+
+
+def _pair_finding(table: Progress, pair: _Pair, states: bool) -> Finding | None:
+    source, target, sends, takes = pair.source, pair.target, pair.sends, pair.takes
     for k, (send, take) in enumerate(zip(sends, takes, strict=False)):
         given, taken = elements(send)[0], elements(take)[1] or elements(take)[0]
         if given is not None and taken is not None and given != taken:
@@ -66,8 +125,15 @@ def _pair_finding(table, source, target, sends, takes, states) -> Finding | None
         longer, ahead, absent = (sends, source, target) if more else (takes, target, source)
         call = longer[min(len(sends), len(takes))]
         first = First(name_of(table.group), None, {ahead: said((call,))})
-        verb = "sends to" if more else "waits for a transfer from"
-        reason = f"rank {ahead} {verb} rank {absent}, which has no such call: {said((call,))}"
+        begun = _waits(ahead, absent, more)
+        if pair.passed:
+            reason = (
+                f"{begun}, {said((call,))}; rank {absent} has no such call open: either it has not made it, "
+                "or it had ended when its dump was taken, later"
+            )
+            decide = "dumps taken once more: what is open then as well is stuck"
+            return Finding(table.group, f.UNDECIDED, reason, first, ahead=(ahead,), decide=decide)
+        reason = f"{begun}, which has no such call: {said((call,))}"
         return Finding(table.group, f.MISSING, reason, first, absent=(absent,), ahead=(ahead,))
     if states and sends:
         first = First(name_of(table.group), None, {source: said((sends[0],)), target: said((takes[0],))})

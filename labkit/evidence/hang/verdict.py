@@ -94,7 +94,9 @@ def _chosen(
         return _of_lost(lost, found)
     for verdict in (f.TOO_SHORT, f.STALL, f.UNDECIDED):
         if by_verdict[verdict]:
-            return _explained(by_verdict[verdict][0], evidence, lost)
+            # A call that is known to be open says more than a group of which nothing differs so far.
+            open_ = [one for one in by_verdict[verdict] if one.first is not None] or by_verdict[verdict]
+            return _explained(open_[0], evidence, lost)
     return _nothing_stuck(by_verdict[f.HEALTHY], evidence)
 
 

@@ -104,18 +104,18 @@ def dtype(rank: int, ranks: int) -> None:
 
 
 def order(rank: int, ranks: int) -> None:
-    """The last rank gathers before it adds up."""
+    """The last rank issues its gather before its sum; all wait for both."""
     import torch
     import torch.distributed as dist
 
     train_step(rank, 0)
-    mine, everyone = torch.ones(4), [torch.zeros(4) for _ in range(ranks)]
+    total, mine, everyone = torch.ones(4), torch.ones(4), [torch.zeros(4) for _ in range(ranks)]
     if rank < ranks - 1:
-        dist.all_reduce(mine)
-        dist.all_gather(everyone, mine)
+        works = dist.all_reduce(total, async_op=True), dist.all_gather(everyone, mine, async_op=True)
     else:
-        dist.all_gather(everyone, mine)
-        dist.all_reduce(mine)
+        works = dist.all_gather(everyone, mine, async_op=True), dist.all_reduce(total, async_op=True)
+    for work in works:
+        work.wait()
     say(rank, f"gathered {everyone[0][0].item():g}")
 
 

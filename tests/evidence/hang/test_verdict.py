@@ -141,15 +141,6 @@ def test_unknown_ranks_can_turn_a_majority():
     assert "rank" in hang.findings[0].decide
 
 
-def test_rings_that_begin_at_different_calls_are_held_against_each_other_by_sequence():
-    """Weak point 3 of the official analyzer: it aligns by a number that counts all groups."""
-    evidence = dumps(3, [[*ROW, WAITS]] * 3)
-    evidence.calls = [
-        replace(one, order=one.order + 7 * one.rank) for one in evidence.calls if one.sequence > one.rank
-    ]
-    assert hang_of(evidence).verdict == "stall"
-
-
 def test_a_stray_call_is_found_by_its_line():
     """Planner case F5: a barrier in rank 0's branch pairs with the others' next one; the hang comes later."""
     barrier = [("barrier", 1, "completed", line) for line in (5, 20, 20)]
@@ -345,19 +336,6 @@ def test_fingerprints_of_two_ranks_blame_nobody_and_of_three_the_minority():
     assert three.suspects == (2,)
 
 
-def test_sends_without_a_receiver():
-    of = group(2)
-    evidence = dumps(2, [[], []], of=of)
-    send = call(0, of, 1, "send", 8, STARTED, order=0, peer=1)
-    evidence.calls.append(send)
-    hang = hang_of(evidence)
-    assert facts(hang) == ("missing_rank", (1,), (0,), ())
-    evidence.calls.append(call(1, of, 1, "recv", 8, STARTED, order=0, peer=0))
-    assert hang_of(evidence).verdict == "stall"
-    evidence.calls[1] = call(1, of, 1, "recv", 9, STARTED, order=0, peer=0)
-    assert hang_of(evidence).verdict == "mismatch"
-
-
 def test_a_stall_behind_another_groups_open_call_is_not_claimed():
     """Rank 3 left no dump: the call of all is open, and what two ranks queued after it says nothing."""
     world, pair = group(4), Group("1", (0, 1))
@@ -368,16 +346,6 @@ def test_a_stall_behind_another_groups_open_call_is_not_claimed():
     assert (hang.verdict, hang.findings[0].group) == ("undecided", world)
     assert {one.verdict for one in hang.findings} == {"undecided"}
     assert "either it stands behind that" in hang.findings[1].reason
-
-
-def test_a_chain_of_receives_ends_at_the_rank_that_does_not_send():
-    """Rank 2 waits for rank 1, which waits for rank 0: that one stopped."""
-    of = group(3)
-    evidence = dumps(3, [[], [], []], of=of)
-    for rank in (2, 1):
-        evidence.calls.append(call(rank, of, 1, "recv", 8, STARTED, order=0, peer=rank - 1))
-    hang = hang_of(evidence)
-    assert (hang.verdict, hang.absent) == ("missing_rank", (0,))
 
 
 def test_nothing_at_all_is_undecided_and_says_what_to_record():

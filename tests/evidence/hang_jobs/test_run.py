@@ -14,7 +14,7 @@ from tests.evidence.torch_jobs import needs_torch
 MISTAKES = {  # on two ranks: verdict, first call, who is absent; nobody is suspected, one against one
     "branch": ("mismatch", 4, ()),
     "shape": ("mismatch", 5, ()),
-    "order": ("mismatch order", 3, ()),
+    "order": ("order", 3, ()),
     "extra_batch": ("missing_rank", 6, (0,)),
 }
 

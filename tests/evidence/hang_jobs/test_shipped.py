@@ -14,7 +14,7 @@ from labkit.evidence.hang_jobs.table import JOBS
 DECIDED = {
     "branch": ("mismatch", 4, (), (0,)),
     "shape": ("mismatch", None, (), (3,)),
-    "order": ("mismatch order", 3, (), (3,)),
+    "order": ("order", 3, (), (3,)),
     "extra_batch": ("missing_rank", 6, (0, 1, 2), (3,)),
     "dtype": ("mismatch", 3, (), (3,)),
     "group": ("missing_rank", None, None, None),
