@@ -13,7 +13,7 @@ from labkit.units import format_bytes
 VERDICTS = ("none", "fragmentation", "leak", "long batch")
 _REMEDIES = {
     "none": "nothing",
-    "fragmentation": "expandable segments first; then fewer different shapes: packing, padding",
+    "fragmentation": "expandable segments first; then fewer shapes (packing, padding), or smaller ones",
     "leak": "find what keeps tensors alive: a memory snapshot",
     "long batch": "cut or bucket the longest sequences, recompute, a smaller micro-batch",
 }

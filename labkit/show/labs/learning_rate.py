@@ -3,7 +3,6 @@
 from functools import lru_cache
 
 import numpy as np
-from matplotlib.patheffects import withStroke
 
 from labkit.practice.learning_rate import (
     RULES,
@@ -111,7 +110,7 @@ def build(figure):
         for name in CURVES
     ]
     thick = {"solid_capstyle": "butt", "zorder": 3}
-    words = {"fontsize": 10.5, "path_effects": [withStroke(linewidth=3, foreground="white")]}
+    words = {"fontsize": 10.5, "bbox": {"facecolor": "white", "linewidth": 0, "pad": 0.8}}
     return dict(
         lines=lines,
         labels=EndLabels(rules, lines),

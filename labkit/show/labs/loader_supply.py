@@ -59,7 +59,7 @@ def build(figure):
     right.set_title("step, and seconds of it waited")
     return dict(
         lines=lines,
-        labels=EndLabels(left, lines),
+        labels=EndLabels(left, lines, gap=9),
         shade=blocks.patch(left, facecolor=theme.COLOURS["warning"], alpha=0.15),
         dot=left.plot([], [], "o", color=theme.COLOURS["text"], ms=8, zorder=5, clip_on=False)[0],
         bars=blocks.patch(right, facecolor=theme.COLOURS["input"]),

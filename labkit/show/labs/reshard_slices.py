@@ -7,12 +7,13 @@ from labkit.practice.resharding.slices import cuts, overlaps
 from labkit.show import blocks, theme
 from labkit.show.lab import Lab
 from labkit.spec.checks import whole
-from labkit.spec.rule import counted, divisors, listed
+from labkit.spec.rule import counted, listed
 
 MOST, RANKS = 64, 16
 SOURCE, TARGET = 0.0, 1.6
 _NUMBERED = 40  # elements that are wide enough for their number
-WRITTEN, NAMED = 6, 3  # ranks that the readout names one by one: their sizes, what they read
+# Ranks that the readout names one by one: their sizes, what they read, and from whom.
+WRITTEN, NAMED, SOURCES = 6, 3, 2
 
 
 def compute(length=13, source=3, target=4, together=1):
@@ -24,9 +25,10 @@ def compute(length=13, source=3, target=4, together=1):
     source, target = (whole(n, "ranks", most=RANKS) for n in (source, target))
     together = whole(together, "the elements that belong together")
     if length % together:
-        fits = [unit for unit in divisors(length) if unit <= 8]
+        whole_heads = [n for n in (length - length % together, length + -length % together) if 0 < n <= MOST]
         raise InputRefused(
-            f"{length} elements are no whole number of heads of {together}; choose {listed(fits)} a head"
+            f"{length} elements are no whole number of heads of {together}; choose {listed(whole_heads)} "
+            "elements, or 1 a head"
         )
     old, new = cuts(length, source, together), cuts(length, target, together)
     units = length // together
@@ -124,14 +126,17 @@ def readout(result):
 def _read(read, rank: int) -> str:
     """What one target rank reads."""
     mine = read.target == rank
-    parts = zip(read.length[mine].tolist(), read.source[mine].tolist(), strict=True)
+    sources, lengths = read.source[mine].tolist(), read.length[mine].tolist()
+    if len(sources) > SOURCES:
+        return f"rank {rank}: {sum(lengths)} from {sources[0]} to {sources[-1]}"
+    parts = zip(lengths, sources, strict=True)
     return f"rank {rank}: " + " + ".join(f"{size} from {source}" for size, source in parts)
 
 
 def _sizes(sizes) -> str:
     if np.ptp(sizes) == 0:
         return f"{sizes[0]} each"
-    return " + ".join(map(str, sizes)) if sizes.size <= WRITTEN else f"{sizes.max()} to {sizes.min()} each"
+    return " + ".join(map(str, sizes)) if sizes.size <= WRITTEN else f"{sizes.min()} to {sizes.max()} each"
 
 
 def alt(result):

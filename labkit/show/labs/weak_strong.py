@@ -41,11 +41,10 @@ def compute(cluster="a100", tp=4, pp=1, batch=256, n=256, network=1.0):
         raise InputRefused(
             f"A replica takes {base} cards; N = {n} is no multiple of it. Choose N from {base} to {LARGEST}."
         )
-    curves = _curves(cluster, tp, pp, batch, network)
+    curves, lost = _curves(cluster, tp, pp, batch, network)
     at = int(np.argmin(np.abs(curves["weak"].cards - n)))
-    return dict(
-        cluster=load_cluster(cluster), tp=tp, pp=pp, batch=batch, n=n, network=network, curves=curves, at=at
-    )
+    setting = dict(cluster=load_cluster(cluster), tp=tp, pp=pp, batch=batch, n=n, network=network)
+    return setting | dict(curves=curves, lost=lost, at=at)
 
 
 @lru_cache(maxsize=128)
@@ -54,7 +53,8 @@ def _curves(cluster, tp, pp, batch, network):
     port = replace(machine.inter, bandwidth=network * machine.inter.bandwidth)
     plan = Plan(tp=tp, pp=pp, zero=1, micro_batch=1, global_batch=batch)
     cards = plan.ranks * 2 ** np.arange(int(np.log2(LARGEST // plan.ranks)) + 1)
-    return scaling_curves(load_model(MODEL), replace(machine, inter=port), plan, cards)
+    curves = scaling_curves(load_model(MODEL), replace(machine, inter=port), plan, cards)
+    return curves, {mode: curve.lost for mode, curve in curves.items()}
 
 
 def build(figure):
@@ -110,7 +110,7 @@ def update(artists, result):
         line.set_data(curves[mode].cards, curves[mode].efficiency)
     artists["here"].set_xdata([result["n"]] * 2)
     parts = {"kept": np.array([curves[mode].efficiency[at] for mode in MODES])}
-    parts |= {cause: np.array([curves[mode].lost[cause][at] for mode in MODES]) for cause in SHOWN}
+    parts |= {cause: np.array([result["lost"][mode][cause][at] for mode in MODES]) for cause in SHOWN}
     works = np.isfinite(parts["kept"])
     start = np.zeros(2)
     for name, patch in artists["bars"].items():
@@ -136,7 +136,7 @@ def readout(result):
         f"{counted(int(base.cards[0]), 'card')}, batch {result['batch']:,}, step "
         f"{format_time(base.step.total[0])}, {_room(result)}",
         *(_answer(mode, curves[mode], at) for mode in MODES),
-        *(_lost(mode, curves[mode], at) for mode in MODES),
+        *(_lost(mode, curves[mode], result["lost"][mode], at) for mode in MODES),
     ]
 
 
@@ -157,11 +157,11 @@ def _answer(mode, curve, at) -> str:
     )
 
 
-def _lost(mode, curve, at) -> str:
+def _lost(mode, curve, lost, at) -> str:
     if not curve.works[at]:
         return f"{mode}: nothing to split"
-    lost = ", ".join(f"{name} {format_share(curve.lost[name][at])}" for name in SHOWN)
-    return f"{mode}: efficiency {format_share(curve.efficiency[at])}; lost: {lost}"
+    parts = ", ".join(f"{name} {format_share(lost[name][at])}" for name in SHOWN)
+    return f"{mode}: efficiency {format_share(curve.efficiency[at])}; lost: {parts}"
 
 
 def alt(result):

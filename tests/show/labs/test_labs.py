@@ -176,6 +176,8 @@ SETTINGS = {
         {"fused": True, "sequence_parallel": True, "tp": 8, "sequence": 65536, "micro_batch": 1},
     ],
     "reshard_slices": [
+        {"source": 16},
+        {"length": 64, "source": 16, "target": 3},
         {},
         {"length": 64, "source": 16, "target": 15},
         {"length": 40, "source": 8, "target": 16, "together": 4},
@@ -369,7 +371,7 @@ def test_a_picture_is_drawn(name, setting):
         ("rank_waiting", {"case": "imagined"}, "choose one of made up"),
         ("rank_waiting", {"slow": 0}, "more than 0"),
         ("recompute_trade", {"pp": 3}, "cannot share evenly"),
-        ("reshard_slices", {"length": 13, "together": 2}, "no whole number of heads"),
+        ("reshard_slices", {"length": 13, "together": 2}, "choose 12 or 14 elements, or 1 a head"),
         ("reshard_slices", {"source": 17}, "from 1 to 16"),
         ("ring_knee", {"n": 1}, "at least 2"),
         ("ring_walk", {"n": 1}, "at least 2"),
