@@ -1,20 +1,23 @@
 """Collective calls of one rank, from the kernels and from all that a trace says of them."""
 
 import math
-import re
 from bisect import bisect_right
 from dataclasses import dataclass
 
 import numpy as np
 
+from labkit.collectives.busbw import busbw_factor
+from labkit.collectives.names import ALGORITHMS
 from labkit.evidence.hang.records import Group
 from labkit.evidence.profile.kinds import COMMUNICATION, cause_of, operation_of, width_of
-from labkit.evidence.profile.trace import NOT_KNOWN, ON_GPU, Annotation, Trace
+from labkit.evidence.profile.printed import printable
+from labkit.evidence.profile.process_groups import ProcessGroups
+from labkit.evidence.profile.trace import NOT_KNOWN, ON_GPU, Annotation, Said, Trace
+from labkit.units import us
 
 METADATA, ANNOTATED, NAMED = "metadata", "annotation", "kernel name"
-UNNAMED = Group("")
 _CUDA_LIKE = ("nccl", "xccl", "hccl", "rccl")  # back ends whose calls only put work into a queue
-_SAYS_MOST = 100  # characters of a name from a file
+RESOLUTION = 1e-3 * us  # of a profiler's clock: a nanosecond
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +28,7 @@ class Call:
     SendRecv). ``sequence``: its number in the group, where the trace has it. ``size``: bytes as nccl-tests
     counts them. ``cause``: a term of a StepTime, ``surely`` where the group's name says so. ``launch``: when
     the host called it, NaN where that is not known. ``thread``: the stream, as the trace numbers it.
+    ``untrue``: whether the trace has a list of its group's ranks that cannot be one, and is left out.
     """
 
     operation: str
@@ -38,11 +42,24 @@ class Call:
     size: float | None
     cause: str
     surely: bool
+    untrue: bool
 
     @property
     def seconds(self) -> float:
         """How long it took."""
         return self.stop - self.start
+
+
+def busbw_of(operation: str, size: float | None, seconds: float, members: int | None) -> float | None:
+    """Bytes/s as nccl-tests counts them; None where the operation has no such rate or something is not known.
+
+    So it is of seconds below the resolution of the profiler's clock, which measured nothing.
+    """
+    if not (size and seconds >= RESOLUTION and members and members > 1):
+        return None
+    if operation not in ALGORITHMS or operation == "barrier":
+        return None
+    return size / seconds * busbw_factor(operation, members)
 
 
 def launch_times(trace: Trace) -> tuple[np.ndarray, np.ndarray]:
@@ -63,23 +80,24 @@ def gpu_calls(trace: Trace) -> list[Call]:
     """The collectives that ran on the GPU, in the order of their starts."""
     launched, threads = launch_times(trace)
     on_host, on_gpu = _Covering(one for one, _ in trace.host_collectives), _Covering(trace.gpu_annotations)
-    work, calls = trace.work, []
+    work, groups, calls = trace.work, ProcessGroups(trace.groups), []
     rows = np.flatnonzero(work["kind"] == ON_GPU.index(COMMUNICATION))
     for row in rows[np.argsort(work["start"][rows], kind="stable")].tolist():
         start, thread = float(work["start"][row]), int(work["thread"][row])
         annotation = on_host.at(int(threads[row]), launched[row]) or on_gpu.at(thread, start)
-        operation, told_by = _operation(trace.described[row], annotation, trace.names[row])
+        operation, told_by = _operation(trace.described[row][0], annotation, trace.names[row])
         times = (start, start + float(work["seconds"][row]), float(launched[row]))
-        calls.append(_call(trace, operation, told_by, trace.described[row], times, thread))
+        calls.append(_call(groups, operation, told_by, trace.described[row], times, thread))
     return calls
 
 
 def host_calls(trace: Trace) -> list[Call]:
     """The collectives that ran on the host, as gloo's do: their annotations last as long as they do."""
+    groups = ProcessGroups(trace.groups)
     return [
         _call(
-            trace,
-            operation_of(one.name) or one.name,
+            groups,
+            operation_of(one.name) or printable(one.name),
             METADATA,
             said,
             (one.start, one.stop, one.start),
@@ -124,60 +142,24 @@ def _operation(said: dict, annotation: str, kernel: str) -> tuple[str, str]:
     return operation_of(kernel) or "not told", NAMED
 
 
-def _call(trace: Trace, operation: str, told_by: str, said: dict, times: tuple, thread: int) -> Call:
-    group = group_of(trace, said)
+def _call(groups: ProcessGroups, operation: str, told_by: str, said: Said, times: tuple, thread: int) -> Call:
+    fields, sequence = said
+    group, untrue = groups.of(fields)
     cause, surely = cause_of(f"{group.name} {group.description}", operation)
-    sequence = said.get("Seq")
     return Call(
         operation=operation,
         told_by=told_by,
         group=group,
-        sequence=sequence if type(sequence) is int else None,
+        sequence=sequence,
         start=times[0],
         stop=times[1],
         launch=times[2],
         thread=thread,
-        size=_size(operation, said, group.members),
+        size=_size(operation, fields, group.members),
         cause=cause,
         surely=surely,
+        untrue=untrue,
     )
-
-
-def group_of(trace: Trace, said: dict) -> Group:
-    """The process group of a call: what the call says, completed from the list of the rank's groups."""
-    name = said.get("Process Group Name")
-    if name is None and "Collective name" not in said and len(trace.groups) == 1:
-        name = trace.groups[0].get("pg_name")  # the only group that this rank is in
-    if not isinstance(name, str | int):
-        return UNNAMED
-    listed = next((one for one in trace.groups if str(one.get("pg_name")) == str(name)), {})
-    ranks = _ranks(said.get("Process Group Ranks")) or _ranks(listed.get("ranks"))
-    size = next(
-        (n for n in (said.get("Group size"), listed.get("pg_size")) if type(n) is int and n > 0), None
-    )
-    if ranks is None or (size is not None and len(ranks) != size):
-        ranks = _strided(said, size)
-    described = said.get("Process Group Description") or listed.get("pg_desc") or listed.get("uid")
-    described = described if isinstance(described, str) and described != "undefined" else ""
-    return Group(printable(str(name)), ranks, size if ranks is None else len(ranks), printable(described))
-
-
-def _ranks(value) -> tuple[int, ...] | None:
-    """Ranks of a list, or of its text; None where it is cut."""
-    if isinstance(value, str):
-        if not re.fullmatch(r"\[[\d,\s]*\]", value):
-            return None
-        value = [int(one) for one in re.findall(r"\d{1,9}", value)]
-    if isinstance(value, list) and value and all(type(one) is int for one in value):
-        return tuple(value)
-    return None
-
-
-def _strided(said: dict, size: int | None) -> tuple[int, ...] | None:
-    first, stride = said.get("Global rank start"), said.get("Global rank stride")
-    if size and type(first) is int and type(stride) is int and first >= 0 < stride and size <= 10**6:
-        return tuple(range(first, first + stride * size, stride))
-    return None
 
 
 def _size(operation: str, said: dict, members: int | None) -> float | None:
@@ -213,12 +195,3 @@ def _size_of_tensors(said: dict) -> float | None:
 def _counted(number) -> bool:
     """Whether it can be a number of elements; a damaged field may hold anything."""
     return type(number) is int and 0 <= number < 2**63
-
-
-def printable(text: str) -> str:
-    """A name from a file on one short line.
-
-    >>> printable("mesh_tp"), printable("two\\nlines")
-    ('mesh_tp', 'two?lines')
-    """
-    return "".join(letter if letter.isprintable() else "?" for letter in text[:_SAYS_MOST])

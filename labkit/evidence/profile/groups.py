@@ -2,9 +2,8 @@
 
 from dataclasses import dataclass
 
-from labkit.collectives.busbw import busbw_factor
-from labkit.collectives.names import ALGORITHMS
 from labkit.evidence.hang.records import Group
+from labkit.evidence.profile.calls import busbw_of
 from labkit.evidence.profile.steps import RankProfile
 
 
@@ -32,13 +31,11 @@ def group_rows(ranks: dict[int, RankProfile]) -> list[GroupRow]:
     rows = []
     for rank, profile in ranks.items():
         found: dict[tuple, list] = {}
-        for call, _ in profile.calls:
-            found.setdefault((call.group, call.cause, call.operation), []).append(call)
+        for (call, _), exposed in zip(profile.calls, profile.exposures, strict=True):
+            found.setdefault((call.group, call.cause, call.operation), []).append((call, exposed))
         for (group, cause, operation), calls in found.items():
-            sized = [call for call in calls if call.size and call.seconds > 0]
+            sized = [call for call, _ in calls if call.size and call.seconds > 0]
             size, seconds = sum(call.size for call in sized), sum(call.seconds for call in sized)
-            n = group.members
-            rated = sized and n and n > 1 and operation in ALGORITHMS and operation != "barrier"
             rows.append(
                 GroupRow(
                     rank=rank,
@@ -46,10 +43,10 @@ def group_rows(ranks: dict[int, RankProfile]) -> list[GroupRow]:
                     cause=cause,
                     operation=operation,
                     calls=len(calls),
-                    seconds=sum(call.seconds for call in calls),
-                    exposed=sum(profile.exposed_within(call.start, call.stop) for call in calls),
+                    seconds=sum(call.seconds for call, _ in calls),
+                    exposed=sum(exposed for _, exposed in calls),
                     size=size or None,
-                    busbw=size / seconds * busbw_factor(operation, n) if rated else None,
+                    busbw=busbw_of(operation, size, seconds, group.members),
                 )
             )
     return sorted(rows, key=lambda row: (row.rank, -row.seconds))

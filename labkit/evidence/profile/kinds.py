@@ -67,7 +67,10 @@ def kind_of(category, name: str) -> str:
     """
     name = name.lower()
     category = category.lower() if isinstance(category, str) else ""
-    return next((kind for pattern, kind in _of_category(category) if pattern.match(name)), NEITHER)
+    for pattern, kind in _of_category(category):
+        if pattern.match(name):
+            return kind
+    return NEITHER
 
 
 # PyTorch's and NCCL's spellings of labkit's names, as parts of a name in lower case without "_".

@@ -10,10 +10,12 @@ from labkit.errors import InputRefused
 from labkit.evidence.limits import GUIDE
 from labkit.evidence.profile.files import LARGEST, trace_files
 from labkit.evidence.profile.groups import GroupRow, group_rows
+from labkit.evidence.profile.printed import printable
 from labkit.evidence.profile.ranks import Collective, collectives_of, straggler_of
+from labkit.evidence.profile.rows import read_traces
 from labkit.evidence.profile.says import findings, warnings_of
 from labkit.evidence.profile.steps import RankProfile, rank_profile
-from labkit.evidence.profile.trace import Trace, rank_in_name, read_traces
+from labkit.evidence.profile.trace import Trace, rank_in_name
 from labkit.spec import StepTime
 from labkit.units import format_share, format_time
 
@@ -153,4 +155,4 @@ def _by_rank(traces: list[Trace]) -> tuple[dict[int, Trace], list[str]]:
 
 
 def _name(path: Path) -> str:
-    return path.name if path.name.isprintable() and len(path.name) <= 60 else path.name[:40] + "..."
+    return printable(path.name if len(path.name) <= 60 else path.name[:40] + "...")

@@ -8,11 +8,9 @@ ranks are not aligned, and ranking by the longest communication blames those tha
 from collections import Counter
 from dataclasses import dataclass
 
-from labkit.collectives.busbw import busbw_factor
-from labkit.collectives.names import ALGORITHMS
 from labkit.evidence.hang.records import Group
 from labkit.evidence.limits import GUIDE
-from labkit.evidence.profile.calls import Call
+from labkit.evidence.profile.calls import Call, busbw_of
 from labkit.evidence.profile.steps import RankProfile
 from labkit.spec.rule import counted
 from labkit.units import format_share, format_time
@@ -75,10 +73,10 @@ class Collective:
     @property
     def busbw(self) -> float | None:
         """Bytes/s of the transfer as nccl-tests counts them (of the shortest kernel: at least so much)."""
-        seconds, n = min(self.seconds.values()), self.group.members
-        if not (self.size and seconds and n and n > 1) or self.op not in ALGORITHMS or self.op == "barrier":
-            return None
-        return self.size / seconds * busbw_factor(self.op, n)
+        return busbw_of(self.op, self.size, min(self.seconds.values()), self.group.members)
+
+
+_Known = tuple[Call, int | None, float]  # a call, the number of its step, its seconds that nothing hides
 
 
 def collectives_of(ranks: dict[int, RankProfile]) -> tuple[list[Collective], list[str]]:
@@ -88,16 +86,16 @@ def collectives_of(ranks: dict[int, RankProfile]) -> tuple[list[Collective], lis
     their step and place in it: the host of each rank calls in the order of the program. Calls of one place
     that differ in operation or size are left apart.
     """
-    places: dict[tuple, dict[int, tuple[Call, int | None]]] = {}
+    places: dict[tuple, dict[int, _Known]] = {}
     by_group: dict[tuple, dict[int, list]] = {}
     for rank, profile in ranks.items():
-        for call, place in profile.calls:
+        for (call, place), exposed in zip(profile.calls, profile.exposures, strict=True):
             step = None if place is None else profile.numbers[place]
             # Jobs of other size have other groups; where no group is told, operations stand for them. Threads
             # of the host begin calls in about the order of the program: what differs in size is told apart.
             part = (call.operation, call.size) if profile.host_time else (call.operation,)
             key = (profile.trace.world, call.group, part if profile.host_time or not call.group.name else ())
-            by_group.setdefault(key, {}).setdefault(rank, []).append((call, step))
+            by_group.setdefault(key, {}).setdefault(rank, []).append((call, step, exposed))
     unequal: dict[str, list[str]] = {}
     for (world, group, part), calls in by_group.items():
         keyed, why = _keyed(group, calls)
@@ -107,13 +105,13 @@ def collectives_of(ranks: dict[int, RankProfile]) -> tuple[list[Collective], lis
             places.setdefault((world, group, part, *key), {})[rank] = found
     collectives, apart = [], 0
     for found in places.values():
-        alike = Counter((call.operation, call.size) for call, _ in found.values())
+        alike = Counter((call.operation, call.size) for call, *_ in found.values())
         apart += len(alike) > 1
         for operation, size in alike:
             same = {
-                r: pair for r, pair in found.items() if (pair[0].operation, pair[0].size) == (operation, size)
+                r: one for r, one in found.items() if (one[0].operation, one[0].size) == (operation, size)
             }
-            collectives.append(_collective(ranks, same))
+            collectives.append(_collective(same))
     warnings = [f"{', '.join(names)}: {why}" for why, names in unequal.items()]
     if apart:
         warnings.append(
@@ -129,19 +127,20 @@ def _named(group: Group, operation: str = "") -> str:
 
 def _keyed(group: Group, calls: dict[int, list]) -> tuple[list, str]:
     """Each call under what it shares with the same call of other ranks, and why it shares nothing."""
-    known = [(rank, *pair) for rank, found in calls.items() for pair in found]
-    if all(call.sequence is not None for _, call, _ in known):
-        return [((c.sequence, _role(c), n), (r, (c, s))) for r, c, s, n in _repeated(known)], ""
+    known = [(rank, one) for rank, found in calls.items() for one in found]
+    if all(call.sequence is not None for _, (call, *_) in known):
+        return [((one[0].sequence, _role(one[0]), n), (r, one)) for r, one, n in _repeated(known)], ""
     several_pairs = group.members is None or group.members > 2
     keyed, counts, ordered = [], {}, {}
-    for rank, call, step in sorted(known, key=lambda one: (one[0], _called(one[1]))):
+    for rank, one in sorted(known, key=lambda pair: (pair[0], _called(pair[1][0]))):
+        call, step, _ = one
         if call.operation == "send_recv" and several_pairs:  # each is of two ranks that are not named
-            keyed.append((("apart", rank, len(keyed)), (rank, (call, step))))
+            keyed.append((("apart", rank, len(keyed)), (rank, one)))
             continue
         number = counts[rank, step] = counts.get((rank, step), -1) + 1
         ordered[rank] = ordered.get(rank, 0) + 1
-        keyed.append(((step, number), (rank, (call, step))))
-    if any(step is None for _, _, step in known) and len(set(ordered.values())) > 1:
+        keyed.append(((step, number), (rank, one)))
+    if any(step is None for _, (_, step, _) in known) and len(set(ordered.values())) > 1:
         many = ", ".join(f"{n} on rank {rank}" for rank, n in sorted(ordered.items())[:4])
         why = (
             f"its calls are not compared between ranks, which recorded unequal numbers ({many}) and no steps"
@@ -164,22 +163,22 @@ def _role(call: Call) -> str:
 def _repeated(known: list) -> list:
     """Calls with their place among those of the same rank and sequence number (coalesced ones share it)."""
     counts, found = Counter(), []
-    for rank, call, step in sorted(known, key=lambda one: (one[0], one[1].start)):
-        key = (rank, call.sequence, _role(call))
-        found.append((rank, call, step, counts[key]))
+    for rank, one in sorted(known, key=lambda pair: (pair[0], pair[1][0].start)):
+        key = (rank, one[0].sequence, _role(one[0]))
+        found.append((rank, one, counts[key]))
         counts[key] += 1
     return found
 
 
-def _collective(ranks: dict[int, RankProfile], found: dict[int, tuple[Call, int | None]]) -> Collective:
-    call, step = next(iter(found.values()))
+def _collective(found: dict[int, _Known]) -> Collective:
+    call, step, _ = next(iter(found.values()))
     return Collective(
         op=call.operation,
         group=call.group,
         step=step,
         sequence=call.sequence,
-        seconds={rank: one.seconds for rank, (one, _) in found.items()},
-        exposed={rank: ranks[rank].exposed_within(one.start, one.stop) for rank, (one, _) in found.items()},
+        seconds={rank: one.seconds for rank, (one, *_) in found.items()},
+        exposed={rank: exposed for rank, (_, _, exposed) in found.items()},
         size=call.size,
         cause=call.cause,
         told_by=call.told_by,

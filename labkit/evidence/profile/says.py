@@ -1,14 +1,13 @@
 """What profiles tell, in sentences: what stands out, what was assumed, and what cannot be told."""
 
 from labkit.evidence.limits import Limits
-from labkit.evidence.profile.calls import METADATA, NAMED
+from labkit.evidence.profile.calls import METADATA, NAMED, RESOLUTION
 from labkit.evidence.profile.kinds import COMPUTE
 from labkit.evidence.profile.steps import RankProfile
 from labkit.evidence.profile.trace import ON_GPU
 from labkit.spec.rule import counted
-from labkit.units import format_share, format_time, us
+from labkit.units import format_share, format_time
 
-_NS = 1e-3 * us  # finer than a profiler's clock
 NO_COMMUNICATION = "No communication found"
 
 
@@ -16,7 +15,12 @@ def findings(ranks: dict[int, RankProfile], limits: Limits) -> list[str]:
     """What stands out: no communication, nothing hidden, and the rank with the largest exposed share."""
     said: dict[str, list[int]] = {}
     for rank, profile in ranks.items():
-        if profile.communication == 0:
+        if profile.calls and not profile.communication:
+            sentence = (
+                f"{counted(len(profile.calls), 'collective')} found, of no duration: the trace does not tell "
+                "how long communication took, so nothing is known to be hidden or exposed"
+            )
+        elif profile.communication == 0:
             sentence = (
                 f"{NO_COMMUNICATION}: no row of the trace is a collective, so nothing is hidden or exposed"
             )
@@ -26,7 +30,7 @@ def findings(ranks: dict[int, RankProfile], limits: Limits) -> list[str]:
             continue
         said.setdefault(sentence, []).append(rank)
     says = [f"{_who(found, ranks)}: {sentence}" for sentence, found in said.items()]
-    overlapping = [rank for rank, profile in ranks.items() if profile.overlap and profile.steps]
+    overlapping = [rank for rank, profile in ranks.items() if profile.overlap and _span(profile)]
     if overlapping:
         most = max(overlapping, key=lambda rank: _share(ranks[rank]))
         which = f"rank {most}" + (", which exposes most" if len(overlapping) > 1 else "")
@@ -55,12 +59,17 @@ def _who(some: list[int], ranks: dict) -> str:
 
 def _share(profile: RankProfile) -> float:
     """Exposed communication over all steps."""
-    return sum(step.exposed for step in profile.steps) / sum(step.total for step in profile.steps)
+    return sum(step.exposed for step in profile.steps) / _span(profile)
+
+
+def _span(profile: RankProfile) -> float:
+    """Seconds of all steps; 0 where there is none, or none lasts any time."""
+    return sum(step.total for step in profile.steps)
 
 
 def _exposed(profile: RankProfile, limits: Limits) -> list[str]:
     """How much of its communication a rank hides, and which of it takes more than the guide's limits."""
-    total = sum(step.total for step in profile.steps)
+    total = _span(profile)
     exposed = sum(step.exposed for step in profile.steps)
     hidden = f"{format_share(profile.coverage)} of its communication is hidden"
     says = [f"{hidden}; {format_time(exposed)} are exposed, {format_share(_share(profile))} of the steps"]
@@ -93,7 +102,7 @@ def _zero_overlap(profile: RankProfile) -> str:
         why = "the trace has nothing that computes"
     elif not profile.host_time and streams <= computing:
         why = "collectives run on the stream that computes, in turn with it; give them one of their own"
-    elif all(call.start >= _last_compute(profile, place) - _NS for call, place in profile.calls):
+    elif all(call.start >= _last_compute(profile, place) - RESOLUTION for call, place in profile.calls):
         why = "all collectives start after the last computing: overlap is off, or one bucket holds all"
     exposed = format_time(profile.exposed)
     return f"compute and communication never overlap, all {exposed} of communication are exposed; {why}"
@@ -105,16 +114,30 @@ def _last_compute(profile: RankProfile, place: int | None) -> float:
     if place is None or not part.size:
         return float("inf")
     start, stop = profile.windows[place]
-    within = part[(part[:, 0] >= start) & (part[:, 1] <= stop)]
-    return float(within[-1, 1]) if within.size else float("inf")
+    last = int(part[:, 1].searchsorted(stop, "right")) - 1
+    return float(part[last, 1]) if last >= 0 and part[last, 0] >= start else float("inf")
 
 
 def _assumed(profile: RankProfile) -> list[str]:
     trace, says = profile.trace, []
     if trace.left_out:
         says.append(f"{counted(trace.left_out, 'row')} without a usable name, time or duration left out")
+    if trace.unpaired:
+        says.append(
+            f"{counted(trace.unpaired, 'row')} not read, which mark the begin or the end of a stretch alone "
+            "(ph B, E), as other tracers do; export complete ones (ph X), as torch.profiler does"
+        )
+    if trace.strangers:
+        says.append(
+            f"{counted(sum(trace.strangers.values()), 'row')} left out, of processes which are not named "
+            f"after a rank: {', '.join(list(trace.strangers)[:6])}{' ...' * (len(trace.strangers) > 6)}"
+        )
     if not trace.rows:
-        return [*says, "the trace has no row with a duration (metadata only); it tells nothing"]
+        none = "no other row" if says else "the trace has no row"
+        return [*says, f"{none} with a duration (metadata only); it tells nothing"]
+    if trace.nothing_kept:
+        return [*says, "no usable row of the trace is one that torch.profiler writes (kernel, cpu_op ...)"]
+    says += profile.notes
     if profile.communication is None:
         what = "calls only put kernels into a queue" if trace.host_collectives else "its rows are of the host"
         return [
@@ -129,6 +152,12 @@ def _assumed(profile: RankProfile) -> list[str]:
     calls = [call for call, _ in profile.calls]
     if not calls:
         return says
+    untrue = sum(call.untrue for call in calls)
+    if untrue:
+        says.append(
+            f"{counted(untrue, 'collective')} whose list of the group's ranks cannot be one (a rank that "
+            "occurs twice, is negative or too large); it is left out"
+        )
     bare = sum(call.told_by != METADATA for call in calls)
     named = sum(call.told_by == NAMED for call in calls)
     if bare and bare < len(calls):

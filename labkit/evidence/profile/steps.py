@@ -5,6 +5,7 @@ lasts until the work that was launched within it ends; the next begins there, or
 """
 
 import re
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,9 +15,11 @@ from labkit.evidence.profile.kinds import COMPUTE, COPY
 from labkit.evidence.profile.trace import ON_GPU, Annotation, Trace
 from labkit.intervals import intersection, intervals, length, subtract, union
 from labkit.spec import StepTime
+from labkit.spec.rule import counted
 from labkit.spec.step_time import COMMUNICATION
 
 _STEP = re.compile(r"ProfilerStep#(\d{1,12})")
+MOST_STEPS = 10_000  # that are told one by one; nobody profiles so many
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +29,8 @@ class RankProfile:
 
     ``steps``: of each step, under its number in ``numbers``, from and to the seconds in ``windows``.
     ``host_time``: whether all is seconds of the host, for want of rows of a GPU. ``communication`` is None
-    where the trace does not show it. ``calls``: each collective, and its step (a place in ``steps``).
+    where the trace does not show it. ``calls``: each collective, and its step (a place in ``steps``);
+    ``exposures``: seconds of each call while nothing computes; ``notes``: what is odd about its steps.
     """
 
     trace: Trace
@@ -40,6 +44,8 @@ class RankProfile:
     compute: float
     overlap: float
     copies: float
+    exposures: tuple[float, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def rank(self) -> int:
@@ -56,23 +62,20 @@ class RankProfile:
         """Overlap over communication; None where there is none, or the trace does not show it."""
         return self.overlap / self.communication if self.communication else None
 
-    def exposed_within(self, start: float, stop: float) -> float:
-        """Seconds of a stretch during which nothing computes."""
-        return (stop - start) - length(clipped(self.parts["computing"], (start, stop)))
-
 
 def rank_profile(trace: Trace) -> RankProfile:
     """What one trace tells: on the GPU, or on the host where there is no row of a GPU."""
     on_gpu = trace.work["start"].size > 0
-    if not on_gpu and not runs_on_host(trace):
+    if trace.nothing_kept or (not on_gpu and not runs_on_host(trace)):
         nothing = np.empty((0, 2))
-        return RankProfile(trace, True, [], {"computing": nothing}, (), (), [], None, 0.0, 0.0, 0.0)
+        return RankProfile(trace, True, [], {"compute": nothing}, (), (), [], None, 0.0, 0.0, 0.0)
     calls = gpu_calls(trace) if on_gpu else host_calls(trace)
     sets = _gpu_sets(trace) if on_gpu else _host_sets(trace)
-    marks = _marks(trace)
+    marks, notes = _marks(trace)
     windows, places = _windows(trace, marks, calls, on_gpu)
     parts = _parts(sets, calls, windows)
     both = intersection(parts["communication"], sets["compute"])
+    start, stop = np.array([(call.start, call.stop) for call in calls]).reshape(-1, 2).T
     return RankProfile(
         trace=trace,
         host_time=not on_gpu,
@@ -80,25 +83,51 @@ def rank_profile(trace: Trace) -> RankProfile:
         parts=parts,
         numbers=tuple(number for number, _ in marks) if marks else (None,) * len(windows),
         windows=tuple(windows),
-        steps=[_step(parts, window) for window in windows],
+        steps=_steps(parts, windows),
         communication=length(parts["communication"]),
         compute=length(sets["compute"]),
         overlap=length(both),
         copies=length(sets["copies"]),
+        exposures=tuple((stop - start - seconds_within(sets["compute"], start, stop)).tolist()),
+        notes=tuple(notes),
     )
 
 
-def _marks(trace: Trace) -> list[tuple[int, Annotation]]:
-    """The steps of the host by their numbers, in order; those on the GPU's rows where there are no others."""
+def _marks(trace: Trace) -> tuple[list[tuple[int, Annotation]], list[str]]:
+    """The steps of the host with their numbers, in order; those on the GPU's rows where there are no others.
+
+    Also, in sentences, what is odd about them: steps within steps are left out, and a number that occurs
+    again is a step of its own.
+    """
     for annotations in (trace.annotations, trace.gpu_annotations):
-        found = {}
+        found, within, last = [], 0, -np.inf
         for one in sorted(annotations, key=lambda one: one.start):
             told = _STEP.fullmatch(one.name)
-            if told:
-                found.setdefault(int(told[1]), one)
+            if not told:
+                continue
+            number = int(told[1])
+            if one.start < last and (one.stop <= last or number == found[-1][0]):
+                within += 1
+                continue
+            found.append((number, one))
+            last = max(last, one.stop)
         if found:
-            return sorted(found.items(), key=lambda item: item[1].start)
-    return []
+            return found[:MOST_STEPS], _notes(found, within)
+    return [], []
+
+
+def _notes(found: list, within: int) -> list[str]:
+    notes, again = [], [number for number, n in Counter(number for number, _ in found).items() if n > 1]
+    if again:
+        several = f" and {counted(len(again) - 1, 'other number')}" if len(again) > 1 else ""
+        notes.append(f"ProfilerStep#{again[0]}{several} occurs more than once; each is a step of its own")
+    if within:
+        notes.append(f"{counted(within, 'ProfilerStep')} inside of another left out")
+    if len(found) > MOST_STEPS:
+        notes.append(
+            f"only the first {MOST_STEPS:,} of {len(found):,} ProfilerSteps are told; profile fewer steps"
+        )
+    return notes
 
 
 def _gpu_sets(trace: Trace) -> dict[str, np.ndarray]:
@@ -164,12 +193,11 @@ def _windows(trace: Trace, marks, calls: list[Call], on_gpu: bool) -> tuple[list
     begins, ends = (np.array([getattr(one, name) for _, one in marks]) for name in ("start", "stop"))
     steps = _steps_of_work(trace, begins, ends) if on_gpu else np.zeros(0, int)
     stop = stop if on_gpu else np.zeros(0)
-    until = stop[steps < 0].max(initial=-np.inf)  # work of the step before the first
-    windows = []
-    for number, (begin, end) in enumerate(zip(begins, ends, strict=True)):
-        begin = max(begin, until)
-        until = max(begin, end, stop[steps == number].max(initial=-np.inf))
-        windows.append((float(begin), float(until)))
+    last = np.append(ends, -np.inf)  # when each step ends; the place -1 is of the work before the first
+    told = steps < begins.size
+    np.maximum.at(last, steps[told], stop[told])
+    until = np.maximum.accumulate(np.concatenate([last[-1:], np.maximum(begins, last[:-1])]))
+    windows = list(zip(np.maximum(begins, until[:-1]).tolist(), until[1:].tolist(), strict=True))
     called = np.array([call.start if np.isnan(call.launch) else call.launch for call in calls])
     places = np.searchsorted(begins, called, "right") - 1
     return windows, [
@@ -185,9 +213,8 @@ def _steps_of_work(trace: Trace, begins: np.ndarray, ends: np.ndarray) -> np.nda
     """
     work, launched = trace.work, launch_times(trace)[0]
     steps = np.empty(launched.size, int)
-    for thread in np.unique(work["thread"]):
-        rows = np.flatnonzero(work["thread"] == thread)
-        rows = rows[np.argsort(work["start"][rows], kind="stable")]
+    order = np.lexsort((work["start"], work["thread"]))
+    for rows in np.split(order, np.flatnonzero(np.diff(work["thread"][order])) + 1):
         times = launched[rows]
         known = ~np.isnan(times)
         if known.any():
@@ -210,7 +237,6 @@ def _parts(sets: dict[str, np.ndarray], calls: list[Call], windows: list) -> dic
     parts = {
         "compute": subtract(sets["compute"], sets["optimizer"]),
         "optimizer": sets["optimizer"],
-        "computing": sets["compute"],
         "communication": intervals([call.start for call in calls], [call.stop for call in calls]),
     }
     taken = sets["compute"]
@@ -224,25 +250,33 @@ def _parts(sets: dict[str, np.ndarray], calls: list[Call], windows: list) -> dic
     gaps = subtract(whole, union(taken, sets["copies"]))
     parts["data"] = intersection(gaps, sets["data"])
     parts["launch"] = intersection(subtract(gaps, sets["data"]), sets["launch"])
+    # What is left is idle, copies that nothing hides included.
+    parts["idle"] = subtract(subtract(whole, taken), union(parts["data"], parts["launch"]))
     return parts
 
 
-def _step(parts: dict[str, np.ndarray], window: tuple[float, float]) -> StepTime:
-    """One step from the parts within it; what is left is idle, copies that nothing hides included."""
-    within = {name: clipped(part, window) for name, part in parts.items()}
-    communication = length(within.pop("communication"))
-    del within["computing"]
-    left = intervals([window[0]], [window[1]])
-    for part in within.values():
-        left = subtract(left, part)
-    seconds = {name: length(part) for name, part in within.items()}
-    return StepTime(**seconds, idle=length(left), communication=communication)
+def _steps(parts: dict[str, np.ndarray], windows: list[tuple[float, float]]) -> list[StepTime]:
+    """Each step from the parts within it."""
+    start, stop = np.array(windows).reshape(-1, 2).T
+    within = [seconds_within(part, start, stop).tolist() for part in parts.values()]
+    return [StepTime(**dict(zip(parts, one, strict=True))) for one in zip(*within, strict=True)]
 
 
-def clipped(part: np.ndarray, window: tuple[float, float]) -> np.ndarray:
-    """What of a set of intervals lies in a window; quicker than an intersection."""
-    first, last = (
-        np.searchsorted(part[:, 1], window[0], "right"),
-        np.searchsorted(part[:, 0], window[1], "left"),
-    )
-    return np.clip(part[first : max(first, last)], *window)
+def seconds_within(part: np.ndarray, start: np.ndarray, stop: np.ndarray) -> np.ndarray:
+    """Seconds of a set of intervals within each stretch from ``start`` to ``stop``.
+
+    >>> part = intervals([0, 3, 6], [2, 4, 9])
+    >>> seconds_within(part, np.array([1.0, 4.0]), np.array([7.0, 6.0]))
+    array([3., 0.])
+    """
+    if not part.size:
+        return np.zeros(start.size)
+    first = np.searchsorted(part[:, 1], start, "right")
+    last = np.searchsorted(part[:, 0], stop, "left") - 1
+    before = np.append(0.0, np.cumsum(part[:, 1] - part[:, 0]))  # the seconds of all intervals before each
+    head = part[np.minimum(first, len(part) - 1)]
+    tail = part[np.maximum(last, 0)]
+    several = np.minimum(stop, tail[:, 1]) - tail[:, 0] + before[np.maximum(last, 0)]
+    several += head[:, 1] - np.maximum(start, head[:, 0]) - before[np.minimum(first + 1, len(part))]
+    single = np.minimum(stop, head[:, 1]) - np.maximum(start, head[:, 0])
+    return np.where(last < first, 0.0, np.where(last == first, single, several))

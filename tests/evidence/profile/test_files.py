@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from labkit.cli import main
 from labkit.errors import InputRefused
 from labkit.evidence.profile import read_profile
 from labkit.evidence.profile.files import read_events
@@ -46,6 +47,55 @@ def test_the_list_alone_and_no_event_at_all(tmp_path):
     assert events_of(put(tmp_path / "b.json", '{"traceEvents": []}')) == ([], {})
 
 
+def test_every_list_of_events_is_read(tmp_path):
+    rows = [json.dumps([one]) for one in EVENTS]
+    text = f'{{"traceEvents": {rows[0]}, "a": 1, "traceEvents" :\n{rows[1]} , "traceEvents":{rows[2]},'
+    text += ' "b": [2]}'
+    for name, data in (("t.json", text), ("u.json", text.replace('"trace', " " * 300_000 + '"trace'))):
+        assert events_of(put(tmp_path / name, data)) == (EVENTS, {"a": 1, "b": [2]})
+    inner = f'{{"x": {{"traceEvents": [1]}}, "traceEvents": {rows[0]}}}'
+    assert events_of(put(tmp_path / "v.json", inner)) == (EVENTS[:1], {"x": {"traceEvents": [1]}})
+
+
+@pytest.mark.parametrize("size", range(262_130, 262_150))
+def test_what_stands_at_the_end_of_a_piece_is_not_cut(tmp_path, size):
+    number = {"rank": 123456789012, "é": "é" * 9}
+    text = json.dumps({"x": "", "n": 123456789012, **number, "traceEvents": EVENTS}, ensure_ascii=False)
+    found = events_of(put(tmp_path / "t.json", text.replace('""', '"' + "y" * (size - 30) + '"', 1)))
+    assert found[0] == EVENTS and found[1]["n"] == 123456789012 and found[1]["é"] == "é" * 9
+
+
+def test_names_of_files_cannot_write_to_the_terminal(tmp_path, capsys):
+    good = write(tmp_path / "a\x1b[31m\nb.json", EVENTS, rank=None)
+    write(tmp_path / "c\x1b[31m\nd.json", EVENTS, rank=1)
+    bad = put(tmp_path / "e\x1b[31m\n\x9bf.json", "{}")
+    odd = put(tmp_path / "g\x1b[31m\nh.json.gz", b"\x1f\x8b\x08 and no more")
+    (tmp_path / "i\x1b[31m\n").mkdir()
+    for paths in (
+        [tmp_path],
+        [good, good],
+        [bad],
+        [odd],
+        [tmp_path / "i\x1b[31m\n"],
+        [tmp_path / "\x1b[0m\n"],
+    ):
+        try:
+            text = repr(read_profile(paths)).replace("\n", "")
+        except InputRefused as refusal:
+            text = str(refusal)
+        assert text.isprintable() and len(text) > 20
+        main(["profile", *map(str, paths)])
+        printed = capsys.readouterr()
+        assert (printed.out + printed.err).replace("\n", "").isprintable()
+        assert all(line.startswith("labkit: ") for line in printed.err.splitlines())
+
+
+def test_many_texts_that_look_like_a_list_of_events(tmp_path):
+    """Each nested one costs no reading of all before it."""
+    text = '{"x": [' + '{"traceEvents":[0]},' * 200_000 + '0], "traceEvents": []}'
+    assert events_of(put(tmp_path / "t.json", text))[0] == []
+
+
 def test_many_events_come_in_pieces_and_whole(tmp_path):
     many = [compute(n, 0.25, note="x" * (n % 700)) for n in range(5000)]
     pieces = []
@@ -78,6 +128,13 @@ def test_what_is_not_quite_json_is_read_where_python_reads_it(tmp_path):
         (b'{"traceEvents": [{"ph": "X"}]} and more', "goes on after its end"),
         (b'{"traceEvents": [{"ph": oops}' + b"x" * 200 + b"]}", "is no JSON .* in"),
         (b'{"traceEvents": [' + b"[" * 100_000, "nested too deep"),
+        (b'{"a": ' + b"[" * 100_000, "nested too deep"),
+        (b'{"traceEvents": [], "a": oops, "b": 2}', "goes on there with what is no JSON"),
+        (b'{"traceEvents": [], [1]: 2}', "goes on there with what is no JSON"),
+        (b'{"traceEvents": []} {"traceEvents": []}', "goes on after its end"),
+        (b"[] x", "goes on after its end"),
+        (b'{"traceEvents": [{"ph": "X"}], "traceEvents": [{"ph"', "cut off inside of its events"),
+        (b'{"traceEvents": {"a": 1}}', "no trace: it has no traceEvents"),
         (gzip.compress(b'{"traceEvents": []}', mtime=0)[:-9], "cut off"),
         (gzip.compress(b"x" * 1000, mtime=0)[:12] + b"\x00" * 40, "cannot be read|cut off|no JSON"),
     ],
@@ -97,9 +154,12 @@ def test_a_bomb_and_a_trace_above_the_stated_size_are_refused(tmp_path):
     with pytest.raises(InputRefused, match="more than 100 kB unpacked; trace fewer steps, or allow more"):
         read_profile(path, largest=1e5)
     assert len(read_profile(path, largest=1e7).ranks) == 1
-    nothing = put(tmp_path / "long.json", b'{"traceEvents": ["' + b"x" * 70_000_000)
+    for data in (b'{"traceEvents": ["' + b"x" * 70_000_000, b"{" + b'"a": "' + b"x" * 70_000_000):
+        with pytest.raises(InputRefused, match="no event of a trace"):
+            read_profile(put(tmp_path / "long.json", data))
+    fields = b"{" + (b'"a":"' + b"x" * 100_000 + b'",') * 400
     with pytest.raises(InputRefused, match="no event of a trace"):
-        read_profile(nothing)
+        read_profile(put(tmp_path / "fields.json", fields))
 
 
 @pytest.mark.parametrize("largest", [0, -1, "4GB", None, float("nan"), True])

@@ -186,3 +186,24 @@ def test_one_file_with_processes_named_after_ranks(tmp_path):
     ]
     profile = read_profile(write(tmp_path / "both.json", names + rows))
     assert {rank: round(1e6 * one.communication, 6) for rank, one in profile.ranks.items()} == {0: 20, 1: 30}
+    said = "all ranks: 1 row left out, of processes which are not named after a rank: 99"
+    assert said in profile.warnings  # the step
+
+
+def test_rows_of_processes_that_are_no_rank_are_counted(tmp_path):
+    names = [{"ph": "M", "name": "process_name", "pid": n, "args": {"name": f"rank {n}"}} for n in (0, 1)]
+    rows = [compute(0, 10), compute(0, 20, pid=1), compute(0, 5, pid=7), compute(9, 5, pid="x\n"), comm(3, 2)]
+    profile = read_profile(write(tmp_path / "t.json", [*names, *rows]))
+    said = "all ranks: 2 rows left out, of processes which are not named after a rank: 7, x?"
+    assert said in profile.warnings
+    assert [one.compute for one in profile.ranks.values()] == pytest.approx([10e-6, 20e-6])
+
+
+def test_all_processes_of_a_single_rank_are_read(tmp_path):
+    """Rows of a GPU have its number as process, and those of the host and of its loaders have others."""
+    loads = row("enumerate(DataLoader)#x", 0, 20, cat="user_annotation", pid=555)
+    rows = [step(1, 0, 100), launch(1, 30), compute(40, 20, correlation=1, pid=3), loads]
+    profile = read_profile(write(tmp_path / "t.json", rows))
+    (found,) = profile.steps[0]
+    assert (found.compute, found.data) == pytest.approx((20e-6, 20e-6))
+    assert not any("left out" in one for one in profile.warnings)
