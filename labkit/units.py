@@ -5,12 +5,14 @@ what comes in powers of two: message sizes, and a card's memory as its driver re
 """
 
 import math
+import textwrap
 
 import numpy as np
 
 KiB, MiB, GiB, TiB = 2**10, 2**20, 2**30, 2**40
 KB, MB, GB, TB = 1e3, 1e6, 1e9, 1e12
 us, ms = 1e-6, 1e-3
+COLUMNS = 104  # of a text: what a page of 1280 pixels shows of a line
 
 
 def plain(value):
@@ -21,6 +23,17 @@ def plain(value):
     """
     value = np.asarray(value)
     return value.item() if value.ndim == 0 else value
+
+
+def wrapped(words: str, start: str = "", indent: str = "    ") -> list[str]:
+    """``words`` on lines of a page, the first behind ``start``, those after it behind ``indent``.
+
+    >>> wrapped("of " * 40 + "it", "next  ", "      ")[1]
+    '      of of of of of of of it'
+    """
+    return textwrap.wrap(
+        words, COLUMNS, initial_indent=start, subsequent_indent=indent, break_on_hyphens=False
+    ) or [start.rstrip()]
 
 
 def digits(value: float, significant: int = 3) -> str:

@@ -1,6 +1,5 @@
 """What an engineer already runs: what is missing, what stands against it, its step, and a better plan."""
 
-import textwrap
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
@@ -15,7 +14,7 @@ from labkit.planner.why_not import why_not
 from labkit.spec import Cluster, Plan, StepTime, Transformer, problems
 from labkit.spec.checks import amount, noun
 from labkit.spec.rule import IMPOSSIBLE, listed
-from labkit.units import format_share, format_time
+from labkit.units import format_share, format_time, wrapped
 
 _FOLLOWS = ("dp", "accumulation", "replicate_kv")  # from other settings, and no change of their own
 _COMPARED = tuple(name for name in SEARCHED if name not in _FOLLOWS)
@@ -25,7 +24,6 @@ _STAYS = tuple(
     for field in fields(Plan)
     if field.name not in (*SEARCHED, "accumulation", "global_batch", "stage_layers")
 )
-_WIDTH = 110
 _TRIED = 200  # plans, the nearest first, that are written for the framework before there is none
 
 
@@ -65,8 +63,7 @@ class Review:
             lines.append("no plan that this framework runs is faster by more than the model's error")
         if self.fastest is not None and self.after is not None and self.fastest < self.after.total:
             lines.append(f"the fastest of all plans: {format_time(self.fastest)} a step")
-        hanging = {"subsequent_indent": "    ", "break_on_hyphens": False}
-        said = [part for line in lines for part in textwrap.wrap(line, _WIDTH, **hanging)]
+        said = [part for line in lines for part in wrapped(line)]
         return "\n".join([str(self.launch), *said])
 
 

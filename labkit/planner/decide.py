@@ -5,7 +5,6 @@
 the fastest; a search over all plans can only do better.
 """
 
-import textwrap
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,9 +22,7 @@ from labkit.spec.rule import counted
 from labkit.spec.rules import check_nouns
 from labkit.spec.rules_batch import ENOUGH_MICRO_BATCHES, ENOUGH_SAMPLES
 from labkit.strategies.pipeline import bubble_share
-from labkit.units import digits, format_bytes, format_share, format_time
-
-WIDTH = 110  # columns of a decision as text
+from labkit.units import digits, format_bytes, format_share, format_time, wrapped
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,20 +52,13 @@ class Decision:
     tried: tuple[Candidate, ...]
 
     def __repr__(self):
-        lines = textwrap.wrap(self.title, WIDTH)
+        lines = wrapped(self.title, indent="")
         for number, step in enumerate(self.steps, 1):
-            lines += _wrapped(f"{number}  {step.question} {step.answer}", "   ")
-            lines += _wrapped(f"   -> {step.outcome}", "      ")
+            lines += wrapped(f"{number}  {step.question} {step.answer}", indent="   ")
+            lines += wrapped(f"-> {step.outcome}", "   ", "      ")
         for warning in self.warnings:
-            lines += _wrapped(f"!  {warning}", "   ")
+            lines += wrapped(f"!  {warning}", indent="   ")
         return "\n".join(lines)
-
-
-def _wrapped(text: str, indent: str) -> list[str]:
-    start = text[: len(text) - len(text.lstrip())]
-    return textwrap.wrap(
-        text.strip(), WIDTH, initial_indent=start, subsequent_indent=indent, break_on_hyphens=False
-    )
 
 
 def decide(

@@ -6,7 +6,6 @@ without. The cut itself is that of ``labkit.planner.decide``: the rows choose it
 it, and never choose another. What comes out runs; ``labkit.planner.tuning`` makes it fast.
 """
 
-import textwrap
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,13 +18,12 @@ from labkit.spec import Cluster, Plan, Transformer
 from labkit.spec.checks import amount, noun, whole
 from labkit.spec.rule import divisors
 from labkit.spec.rules import check_nouns
-from labkit.units import digits
+from labkit.units import digits, wrapped
 
 STAGES = (0, 1, 2)  # of sharding, tried for data parallel alone
 # What is tried for a cut, in turn: full recompute costs a third more compute, stage 3 gathers layers for
 # every micro-batch. Selective recompute saves something only where attention scores are kept.
 CUTS = tuple({"zero": zero, "recompute": mode} for zero in (1, 3) for mode in ("none", "selective", "full"))
-_WIDTH = 110
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -48,9 +46,7 @@ class Procedure:
             lines.append(
                 f"{row.number:>2} {row.judgement}? {row.condition}: {said} -> {row.action} ({row.source})"
             )
-        return "\n".join(
-            part for line in lines for part in textwrap.wrap(line, _WIDTH, subsequent_indent="   ")
-        )
+        return "\n".join(part for line in lines for part in wrapped(line, indent="   "))
 
 
 def procedure(

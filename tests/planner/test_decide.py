@@ -8,10 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labkit.errors import InputRefused
-from labkit.planner.decide import WIDTH, bubbles, decide
+from labkit.planner.decide import bubbles, decide
 from labkit.planner.memory import memory
 from labkit.presets import cluster, model, model_ids
 from labkit.spec import Cluster, Gpu, Link, Plan, Transformer, problems
+from labkit.units import COLUMNS
 
 NODES = cluster("a100", nodes=8)
 GUIDE = Transformer("guide", 32, 5120, 40, 50176, 2048)
@@ -109,7 +110,7 @@ def test_answers_are_words_that_fit_the_page():
     for id in ("guide-13b", "llama2-70b", "mixtral-8x7b", "llama3.1-70b"):
         found = decide(model(id), NODES, 512)
         lines = repr(found).splitlines()
-        assert max(map(len, lines)) <= WIDTH
+        assert max(map(len, lines)) <= COLUMNS
         assert [line[0] for line in lines if line[0].isdigit() and line[1:3] == "  "] == list("1234")
         assert f"TP {found.plan.tp} x PP {found.plan.pp}" in " ".join(lines)
 

@@ -1,12 +1,10 @@
 """Launch: what a launcher's file says about a training run, and what it leaves open."""
 
-import textwrap
 from dataclasses import dataclass, field
 
 from labkit.spec import Plan, Transformer
-from labkit.units import digits
+from labkit.units import digits, wrapped
 
-_WIDTH = 110
 _MOST_SHOWN = 12  # unknown flags in the report; all of them stand in ``unknown``
 _DEGREES = ("tp", "cp", "pp", "dp", "ep")
 
@@ -54,11 +52,7 @@ class Launch:
         if self.unknown:
             more = f" and {len(self.unknown) - _MOST_SHOWN} more" if len(self.unknown) > _MOST_SHOWN else ""
             lines.append(f"unknown: {', '.join(self.unknown[:_MOST_SHOWN])}{more}")
-        return "\n".join(
-            part
-            for line in lines
-            for part in textwrap.wrap(line, _WIDTH, subsequent_indent="    ", break_on_hyphens=False)
-        )
+        return "\n".join(part for line in lines for part in wrapped(line))
 
 
 def _shape(model: Transformer | None) -> str:

@@ -17,7 +17,7 @@ from labkit.evidence.profile.says import findings, warnings_of
 from labkit.evidence.profile.steps import RankProfile, rank_profile
 from labkit.evidence.profile.trace import Trace, rank_in_name
 from labkit.spec import StepTime
-from labkit.units import format_share, format_time
+from labkit.units import format_share, format_time, wrapped
 
 _SHOWN = 8  # ranks or warnings that a repr lists
 
@@ -75,7 +75,7 @@ class Profile:
             said = getattr(self, what)
             lines += [f"{what}: {one}" for one in said[:_SHOWN]]
             lines += [f"{what}: ... and {len(said) - _SHOWN} more"] if len(said) > _SHOWN else []
-        return "\n".join(lines)
+        return "\n".join(part for line in lines for part in wrapped(line))
 
     @property
     def waited(self) -> dict[int, float]:

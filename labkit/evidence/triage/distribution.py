@@ -16,7 +16,7 @@ from labkit.evidence.triage.modes import LEAST, Mode, cut, modes
 from labkit.evidence.triage.rhythm import drift, period, switch
 from labkit.spec.checks import floats, noun
 from labkit.strategies.checks import shaped
-from labkit.units import digits, format_share, format_time
+from labkit.units import digits, format_share, format_time, wrapped
 
 FAR = 3 * 1.4826  # median deviations from the median: three standard deviations of a normal distribution
 LEAST_SLOW = 3  # slow steps from which their cause is asked for
@@ -72,9 +72,8 @@ class Distribution:
     def __repr__(self):
         figures = ("mean", "median", "p99", "longest")
         parts = (f"{name.replace('p9', 'P9')} {format_time(getattr(self.summary, name))}" for name in figures)
-        return "\n".join(
-            [f"{self.summary.count} steps: {', '.join(parts)}", *(f.message for f in self.findings)]
-        )
+        says = [f"{self.summary.count} steps: {', '.join(parts)}", *(one.message for one in self.findings)]
+        return "\n".join(part for line in says for part in wrapped(line))
 
 
 def distribution(steps, work=None, arrivals=None, limits: Limits = GUIDE) -> Distribution:

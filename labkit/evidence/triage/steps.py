@@ -3,11 +3,11 @@
 The steps come from a generator, so what stands behind the first cause is not even asked.
 """
 
-import textwrap
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-WIDTH = 110  # characters of a line of the report
+from labkit.units import wrapped
+
 EXPLAINS, DIFFERS, CLEAR, UNKNOWN = ANSWERS = "explains it", "differs", "clear", "cannot be told"
 
 
@@ -52,21 +52,14 @@ class Triage:
 
     def __repr__(self):
         widths = [max(len(getattr(step, name)) for step in self.steps) for name in ("name", "answer")]
-        lines = [
-            _wrapped(f"{number} {step.name:<{widths[0]}}  {step.answer:<{widths[1]}}  ", step.evidence)
-            for number, step in enumerate(self.steps, 1)
-        ]
+        lines = []
+        for number, step in enumerate(self.steps, 1):
+            head = f"{number} {step.name:<{widths[0]}}  {step.answer:<{widths[1]}}  "
+            lines += wrapped(step.evidence, head, " " * len(head))
         cause = self.cause
         end = f"stopped at {cause.name}: {cause.next_step}" if cause else "nothing here explains it"
         asked = [f"to tell {step.name}: {step.next_step}" for step in self.unknown if step.next_step]
-        return "\n".join([*lines, *(_wrapped("", line) for line in (end, *asked))])
-
-
-def _wrapped(head: str, words: str) -> str:
-    """Words behind a head, on lines that fit a page."""
-    indent = " " * (len(head) or 2)
-    lines = textwrap.wrap(words, WIDTH, initial_indent=head, subsequent_indent=indent, break_on_hyphens=False)
-    return "\n".join(lines) or head.rstrip()
+        return "\n".join([*lines, *(part for line in (end, *asked) for part in wrapped(line, indent="  "))])
 
 
 def walk(steps: Iterable[Step]) -> Triage:
