@@ -2,6 +2,7 @@
 
 from labkit.course.table import Table, table
 from labkit.evidence.hang.files import read_files
+from labkit.evidence.hang.joined import join
 from labkit.evidence.hang.records import Evidence
 from labkit.evidence.hang.text import read_text
 from labkit.evidence.hang.topology import Topology, read_topology
@@ -21,7 +22,9 @@ RECORDER = "flight recorder"
 
 def sample(name: str) -> Evidence:
     """What the reader makes of a sample log."""
-    return read_text(_text(name), f"{name}.txt")
+    evidence = read_text(_text(name), f"{name}.txt")
+    join(evidence)
+    return evidence
 
 
 def _text(name: str) -> str:

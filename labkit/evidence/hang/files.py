@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+import orjson
+
 from labkit.errors import InputRefused
 from labkit.evidence.hang.packed import TooLarge, is_packed, unpacked
 from labkit.evidence.hang.paths import called, files_below, paths_of
@@ -17,11 +19,11 @@ from labkit.evidence.hang.pickles import NotPlain, load_plain
 from labkit.evidence.hang.recorder import KEYS, is_dump, read_dump
 from labkit.evidence.hang.records import Evidence, Source
 from labkit.evidence.hang.same_rank import settle
+from labkit.evidence.hang.text import read_text
 from labkit.evidence.plain_text import cleaned, decoded, is_binary
 
 LARGEST_LOG, LARGEST_DUMP, LARGEST_IN_ALL = 200_000_000, 64_000_000, 1_000_000_000  # bytes, unpacked
 _SHOWN = 3  # files that a refusal names
-_EVIDENCE = ("calls", "waits", "pairs", "notes", "communicators", "interfaces")
 
 _FOREIGN = (
     (b"PK\x03\x04", "is a zip archive, as checkpoints of PyTorch are; unpack it if there are logs in it"),
@@ -39,18 +41,18 @@ class _Unread(ValueError):
 def read_files(paths: str | os.PathLike | Iterable[str | os.PathLike]) -> Evidence:
     """All that the files at ``paths`` say: files, and folders with everything below them; gzip is unpacked.
 
-    Every file is in ``sources``, of kind ``nothing`` where it has no evidence. At most 20,000 files, 200 MB
-    of a log, 64 MB of a dump and 1 GB in all are read; ``warnings`` says what was not. Refused: what is no
-    path, a path that is not there, and paths below which nothing can be read.
+    Every file that is read is in ``sources``, of kind ``nothing`` where it has no evidence. At most 20,000
+    files, 200 MB of a log, 64 MB of a dump and 1 GB in all are read; of folders, no source code and no
+    documentation; ``warnings`` says what was not. Refused: what is no path, a path that is not there, and
+    paths below which nothing can be read.
     """
     whole, dumps, troubles, readable, left = Evidence(), [], [], 0, LARGEST_IN_ALL
     files, passed_over = files_below(paths_of(paths))
     for path in files:
         name = called(path)
         try:
-            data, damage = _bytes_of(path, left)
-            left -= len(data)
-            one = _evidence_in(data, name)
+            one, size, damage = _evidence_at(path, left, name)
+            left -= size
             readable += 1
             troubles += [f"{name} {damage}"] if damage else []
         except _Unread as error:
@@ -74,6 +76,18 @@ def _refusal(troubles: list[str]) -> str:
     more = f", and {len(troubles) - _SHOWN} more" if len(troubles) > _SHOWN else ""
     said = "; ".join(troubles[:_SHOWN]) or "there are only empty folders"
     return f"nothing to read: {said}{more}; give the logs of the ranks or the dumps of the flight recorder"
+
+
+def _evidence_at(path: Path, left: int, name: str) -> tuple[Evidence, int, str]:
+    """What a file says, by its content; how many bytes it has, and what is wrong with its packing."""
+    data, damage = _bytes_of(path, left)
+    size = len(data)
+    dump = _dump_in(data)
+    if dump is not None:
+        return read_dump(dump, name), size, damage
+    text = _text_in(data)
+    del data  # a log of 200 MB is not held as bytes, as text and as lines at a time
+    return read_text(text, name), size, damage
 
 
 def _bytes_of(path: Path, left: int) -> tuple[bytes, str]:
@@ -100,15 +114,15 @@ def _bytes_of(path: Path, left: int) -> tuple[bytes, str]:
     return data, "" if sound else "is gzip that is damaged or cut off; what could be unpacked is read"
 
 
-def _evidence_in(data: bytes, name: str) -> Evidence:
-    """What the content of one file says, by its kind."""
+def _dump_in(data: bytes) -> dict | None:
+    """The dump that the content of a file is; None where it is no dump, nor anything else that is known."""
     if not data.strip():
         raise _Unread("is empty")
     if is_pickle(data):
-        return read_dump(_from_pickle(data), name)
-    if data.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"{":
+        return _from_pickle(data)
+    if data.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"{" and not _is_json_lines(data):
         if any(f'"{key}"'.encode() in data for key in KEYS):
-            return read_dump(_from_json(data), name)
+            return _from_json(data)
         if b'"traceEvents"' in data:
             raise _Unread("is the trace of a profiler; labkit profile reads it")
     for mark, what in _FOREIGN:
@@ -116,16 +130,14 @@ def _evidence_in(data: bytes, name: str) -> Evidence:
             raise _Unread(what)
     if data[257:262] == b"ustar":
         raise _Unread("is a tar archive; unpack it")
+    return None
+
+
+def _text_in(data: bytes) -> str:
     text = decoded(data)
     if is_binary(text):
         raise _Unread("is binary data, neither a log nor a dump")
-    from labkit.evidence.hang.text import read_text
-
-    one = read_text(cleaned(text), name)
-    if not one.sources:
-        told = one.calls_recorded or any(getattr(one, kind) for kind in _EVIDENCE)
-        one.sources = [Source(name, "log" if told else "nothing")]
-    return one
+    return cleaned(text)
 
 
 def is_pickle(data: bytes) -> bool:
@@ -138,6 +150,12 @@ def is_pickle(data: bytes) -> bool:
         return len(data) > 1 and data[1] <= 5
     begins = rb"[}\]]q\x00|\(([dlt]p?\d*\n|[dlt]q\x00|[dltic]|\]q)|c[\w.]+\n[\w.]+\n"
     return data[-1:] == b"." and re.match(begins, data) is not None
+
+
+def _is_json_lines(data: bytes) -> bool:
+    """Whether each line is JSON of its own, as collectors of logs write them; a dump is one value."""
+    first, _, rest = data.lstrip().partition(b"\n")
+    return first.rstrip().endswith(b"}") and rest.lstrip()[:1] == b"{"
 
 
 def _from_pickle(data: bytes) -> dict:
@@ -154,7 +172,7 @@ def _from_pickle(data: bytes) -> dict:
 def _from_json(data: bytes) -> dict:
     _check_length(data)
     try:
-        value = json.loads(decoded(data).lstrip("\ufeff"))
+        value = _json_value(data)
     except RecursionError:
         raise _Unread("is JSON nested too deeply to be a dump") from None
     except ValueError as error:
@@ -163,6 +181,13 @@ def _from_json(data: bytes) -> dict:
     if not is_dump(value):
         raise _Unread("is JSON, but no dump of the flight recorder")
     return value
+
+
+def _json_value(data: bytes):
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError:  # also for NaN, UTF-16 and a byte-order mark, which the slower one reads
+        return json.loads(decoded(data).lstrip("\ufeff"))
 
 
 def _check_length(data: bytes) -> None:

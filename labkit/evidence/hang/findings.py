@@ -45,8 +45,8 @@ class Finding:
 
     ``absent``: ranks that have not called what others have; ``ahead``: those that have; ``unknown``: members
     of which no file speaks; ``differs``: in what calls differ; ``suspects``: whose fault it likely is, empty
-    where nothing tells; ``reason``: why, in a sentence; ``other``: for ``undecided``, the second reading;
-    ``decide``: what would tell.
+    where nothing tells; ``gone``: whether their processes have ended; ``reason``: why, in a sentence, with
+    both readings where ``undecided``; ``decide``: what would tell.
     """
 
     group: Group
@@ -59,6 +59,7 @@ class Finding:
     differs: tuple[str, ...] = ()
     suspects: tuple[int, ...] = ()
     decide: str = ""
+    gone: bool = False
 
 
 def name_of(group: Group) -> str:

@@ -1,15 +1,15 @@
-"""What programs say that compare their own calls: fingerprints, monitored barriers, desync reports.
+"""What programs say that compare their own calls: fingerprints and monitored barriers.
 
-Spellings were read in torch/csrc/distributed/c10d/{ProcessGroupWrapper,ProcessGroupGloo}.cpp and
-TraceUtils.h. A fingerprint prints the shape of the first tensor only. One without a shape, of an operation
-that has tensors, is a record that did not survive its transfer (DeepSpeed issue 7568 shows such a GATHER):
-no finding.
+Spellings were read in torch/csrc/distributed/c10d/{ProcessGroupWrapper,ProcessGroupGloo}.cpp. A fingerprint
+prints the shape of the first tensor only. One without a shape, of an operation that has tensors, is a record
+that did not survive its transfer (DeepSpeed issue 7568 shows such a GATHER): no finding.
 """
 
 import re
+from dataclasses import replace
 from itertools import pairwise
 
-from labkit.evidence.hang.lines import following, operation
+from labkit.evidence.hang.lines import following, operation, rank_of
 from labkit.evidence.hang.records import Call, Evidence, Group, Note
 
 _PRINT = re.compile(
@@ -21,11 +21,6 @@ _PRINT = re.compile(
 _BARRIER = re.compile(
     r"Ranks?\s*(\d{1,7}(?:,\s*\d{1,7}){0,5000})\s*failed\s*to\s*pass\s*monitoredBarrier\s*in\s*(\d{1,12})\s*ms"
 )
-_BEHIND = re.compile(
-    r"\[([\d, ]{1,60000})\]\s*(?:finished\s*collective\s*#\d{1,18},\s*but\s*didn't\s*join"
-    r"|are\s*the\s*lagging\s*ranks)"
-)
-_JOINED = re.compile(r"\[([\d, ]{1,60000})\]\s*joined\s*but\s*didn't\s*finish\s*collective\s*#(\d{1,18})")
 _MOST = 20_000  # pairs and notes
 
 
@@ -40,12 +35,7 @@ class FingerprintReader:
 
     def marked(self, line: str) -> bool:
         """Whether a line may be of interest here."""
-        return (
-            "CollectiveFingerPrint" in line
-            or "monitoredBarrier" in line
-            or "collective #" in line
-            or "lagging ranks" in line
-        )
+        return "CollectiveFingerPrint" in line or "monitoredBarrier" in line
 
     def take(self, lines: list[str], at: int) -> None:
         """Sort one marked line; what it continues on lines after it belongs to it."""
@@ -54,19 +44,15 @@ class FingerprintReader:
         prints = list(_PRINT.finditer(text))
         for one, other in pairwise(prints):
             if one[1] != other[1] and len(self.pairs) < _MOST:
-                self._pair(one, other, where)
+                self._pair(one, other, where, rank_of(text[: one.start()]))
         if len(prints) == 1 and (prints[0][2] or " but " not in text):
             words = "this rank's call differs from that of another rank, which is not named"
             self._note("mismatch", f"{_said(prints[0])}: {words}", where, (int(prints[0][1]),))
         for found in _BARRIER.finditer(text):
             words = f"did not reach the monitored barrier within {int(found[2]) / 1e3:g} s"
             self._note("no rendezvous", words, where, _ranks(found[1]))
-        for found in _BEHIND.finditer(text):
-            self._note("desync", found[0], where, _ranks(found[1]))
-        for found in _JOINED.finditer(text):
-            self._note("desync", found[0], where, ())
 
-    def _pair(self, one: re.Match, other: re.Match, where: str) -> None:
+    def _pair(self, one: re.Match, other: re.Match, where: str, speaker: int | None) -> None:
         for torn, whole in ((one, other), (other, one)):
             if torn[5] is None and torn[4] not in ("BARRIER", "MONITORED_BARRIER"):
                 self.unread.setdefault(
@@ -76,6 +62,9 @@ class FingerprintReader:
                 )
                 return
         calls = sorted((_call(one, where), _call(other, where)), key=lambda call: call.rank)
+        if speaker is not None and speaker != int(one[1]):
+            # It counts within its group: who the other rank is in the job is not said.
+            calls = [replace(_call(one, where), rank=speaker), replace(_call(other, where), rank=None)]
         key = tuple((call.rank, call.sequence, call.operation, call.sizes_in, call.dtype) for call in calls)
         self.pairs.setdefault(key, (calls[0], calls[1]))
 

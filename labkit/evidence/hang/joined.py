@@ -1,16 +1,18 @@
-"""Puts together what single processes and files cannot say: which communicators are one, who has which rank.
+"""Puts together what single processes and files cannot say: which communicators are one, and their calls.
 
-NCCL before 2.12 prints no id of a communicator, and a call names it by an address in its own process. A rank
-of a communicator counts within it; the rank in the job is that in the process's largest communicator.
+NCCL before 2.12 prints no id of a communicator, and a call names it by an address in its own process.
+``processes`` tells who is which rank.
 """
 
-import re
-from dataclasses import replace
+from collections import deque
+from dataclasses import MISSING, fields, replace
+from itertools import repeat
 
-from labkit.evidence.hang.records import Call, Communicator, Evidence, Group, Note
+from labkit.evidence.hang.collector import nothing_collected
+from labkit.evidence.hang.processes import Part, Ranks, parts_of, ranks_of
+from labkit.evidence.hang.records import Call, Evidence, Group, Note
 from labkit.evidence.hang.signs import is_consequence
-
-_RAW = re.compile(r"0x[0-9a-f]{1,16} of \S+:\d+")
+from labkit.spec.rule import counted
 
 
 def join(evidence: Evidence) -> None:
@@ -20,23 +22,22 @@ def join(evidence: Evidence) -> None:
     """
     if evidence.waits:
         evidence.notes = [_after_timeout(note) for note in evidence.notes]
-    raw = [one for one in evidence.communicators if _RAW.fullmatch(one.group.name)]
+    raw = [one for one in evidence.communicators if one.calls is not None]
     if not raw:
         return
-    names = _names(raw, evidence.warnings)
-    ranks = _ranks(raw, evidence.warnings)
-    groups = _groups(raw, names, ranks)
-    evidence.communicators = [
-        replace(one, group=groups[one.group.name], rank=ranks.get(_process(one)))
-        if one.group.name in groups
-        else one
-        for one in evidence.communicators
-    ]
-    by_name = {one.group.name: one for one in raw}
-    evidence.calls = [_rewritten(call, groups, by_name, ranks) for call in evidence.calls]
+    parts = parts_of(raw)
+    names = _names(parts, evidence.warnings)
+    ranks = ranks_of(parts, evidence.warnings)
+    groups = _groups(parts, names, ranks)
+    evidence.communicators = [one for one in evidence.communicators if one.calls is None]
     hosts: dict[str, set[int | None]] = {}
-    for one in raw:
-        hosts.setdefault(one.host, set()).add(ranks.get(_process(one)))
+    for part, group in zip(parts, groups, strict=True):
+        rank = ranks.of.get(part.process)
+        with nothing_collected():
+            evidence.calls += _calls(part, group, rank, ranks.counted)
+        part.one.calls.clear()
+        evidence.communicators.append(replace(part.one, group=group, rank=rank, calls=None))
+        hosts.setdefault(part.one.host, set()).add(rank)
     evidence.notes = [_owned(note, hosts) for note in evidence.notes]
 
 
@@ -47,30 +48,36 @@ def _after_timeout(note: Note) -> Note:
     return replace(note, rank=None, ranks=(note.rank,))
 
 
-def _process(one: Communicator) -> tuple[str, int]:
-    return one.host, one.pid
-
-
-def _names(raw: list[Communicator], warnings: list[str]) -> dict[str, str]:
+def _names(parts: list[Part], warnings: list[str]) -> list[str]:
     """The shared name of each communicator; those that cannot be told apart keep their own."""
-    names = {one.group.name: one.group.description or one.group.name for one in raw}
-    for size in sorted({one.group.size for one in raw}):
-        same = [one for one in raw if one.group.size == size and not one.group.description]
+    names = [part.ident or part.one.group.name for part in parts]
+    for size in sorted({part.size for part in parts}):
+        same = [at for at, part in enumerate(parts) if part.size == size and not part.ident]
         if not same:
             continue
-        processes = [_process(one) for one in same]
-        told = [one.rank for one in same if one.rank is not None]
-        cards = [(one.host, one.device) for one in same]
-        identified = any(one.group.size == size and one.group.description for one in raw)
-        alone = len(set(processes)) == len(processes) and len(set(told)) == len(told)
-        if alone and len(same) <= size and not identified and (told or len(set(cards)) == len(cards)):
-            names.update({one.group.name: f"communicator of {size} ranks" for one in same})
+        processes = {parts[at].process for at in same}
+        told = [parts[at].rank for at in same if parts[at].rank is not None]
+        cards = {(parts[at].one.host, parts[at].one.device) for at in same}
+        files = {part.file for part in parts}
+        identified = any(part.size == size and part.ident for part in parts)
+        alone = len(processes) == len(same) and len(set(told)) == len(told)
+        apart = told or len(cards) == len(same) or len(files) == len(same)
+        if alone and len(same) <= size and not identified and apart:
+            for at in same:
+                names[at] = f"communicator of {size} ranks"
             if len(same) > 1:
                 warnings.append(
                     f"each of {len(same)} processes has one communicator of {size} ranks and no id is "
                     "printed: these are taken as one"
                 )
-        elif len(set(processes)) > 1:
+        elif (ident := _only_gap(parts, size)) and len(processes) == len(same):
+            for at in same:
+                names[at] = ident
+            warnings.append(
+                f"of {counted(len(same), 'rank')} the start of a communicator of {size} ranks is lost: it is "
+                f"taken as {ident}, the only one of that size, of which as many are missing"
+            )
+        elif len(processes) > 1:
             warnings.append(
                 f"several communicators of {size} ranks have no id that other processes print, so their "
                 "calls are not compared; keep INIT in NCCL_DEBUG_SUBSYS, from NCCL 2.12 on it prints one"
@@ -78,83 +85,69 @@ def _names(raw: list[Communicator], warnings: list[str]) -> dict[str, str]:
     return names
 
 
-def _ranks(raw: list[Communicator], warnings: list[str]) -> dict[tuple[str, int], int]:
-    """The rank in the job of each process, as far as it can be told."""
-    of_process: dict[tuple[str, int], list[Communicator]] = {}
-    for one in raw:
-        of_process.setdefault(_process(one), []).append(one)
-    ranks: dict[tuple[str, int], int] = {}
-    unsure = False
-    for process, own in of_process.items():
-        largest = max(one.group.size for one in own)
-        told = {one.rank for one in own if one.group.size == largest} - {None}
-        if len(told) == 1:
-            ranks[process] = told.pop()
-        unsure |= len(told) > 1
-    if not ranks and not unsure and len({one.host for one in raw}) == 1:
-        cards = {process: own[0].device for process, own in of_process.items()}
-        size = max(one.group.size for one in raw)
-        if len(set(cards.values())) == len(cards) and all(0 <= card < size for card in cards.values()):
-            ranks = cards
-            warnings.append(
-                "no line tells the ranks of these processes: the number of the device in brackets is taken, "
-                "as all lines are of one host"
-            )
-    missing = len(of_process) - len(ranks)
-    if missing:
-        warnings.append(
-            f"{missing} of {len(of_process)} processes have no line that tells their rank, so their calls "
-            "are not compared; keep INIT in NCCL_DEBUG_SUBSYS"
-        )
-    if len(set(ranks.values())) < len(ranks):
-        warnings.append(
-            "no communicator holds all processes of this log: ranks are those within the largest "
-            "communicator of each process, and the same number may stand for several processes"
-        )
-    return ranks
+def _only_gap(parts: list[Part], size: int) -> str:
+    """The id of the only communicator of a size, if its missing members are as many as parts without id."""
+    named = [part for part in parts if part.size == size and part.ident]
+    idents, inside = {part.ident for part in named}, {part.process for part in named}
+    bare = {part.process for part in parts if part.size == size and not part.ident} - inside
+    return idents.pop() if len(idents) == 1 and bare and len(inside) + len(bare) == size else ""
 
 
-def _groups(
-    raw: list[Communicator], names: dict[str, str], ranks: dict[tuple[str, int], int]
-) -> dict[str, Group]:
+def _groups(parts: list[Part], names: list[str], ranks: Ranks) -> list[Group]:
     """The group of each communicator, with its ranks in the job where all are known."""
-    largest = max(one.group.size for one in raw)
+    largest = max(part.size for part in parts)
     members: dict[str, dict[int, int]] = {}
-    for one in raw:
-        if one.rank is not None and _process(one) in ranks:
-            members.setdefault(names[one.group.name], {})[one.rank] = ranks[_process(one)]
-    groups = {}
-    for one in raw:
-        name, size = names[one.group.name], one.group.size
+    for part, name in zip(parts, names, strict=True):
+        if part.rank is not None and part.process in ranks.of:
+            members.setdefault(name, {})[part.rank] = ranks.of[part.process]
+    groups = []
+    for part, name in zip(parts, names, strict=True):
         known = members.get(name, {})
-        listed = tuple(known[rank] for rank in range(size)) if set(known) == set(range(size)) else None
-        if size == largest:
-            groups[one.group.name] = Group(name, size=size)
-        elif listed and len(set(listed)) == size:
-            groups[one.group.name] = Group(name, ranks=listed, size=size)
+        listed = tuple(known[at] for at in range(part.size)) if len(known) == part.size else ()
+        if part.size == largest and ranks.world:
+            groups.append(Group(name, size=part.size))
+        elif listed and len(set(listed)) == part.size:
+            groups.append(Group(name, ranks=listed, size=part.size))
         else:
-            groups[one.group.name] = Group(name)
+            groups.append(Group(name))
     return groups
 
 
-def _rewritten(
-    call: Call,
-    groups: dict[str, Group],
-    raw: dict[str, Communicator],
-    ranks: dict[tuple[str, int], int],
-) -> Call:
-    if call.group.name not in groups:
-        return call
-    group = groups[call.group.name]
-    changes = {"group": group, "rank": ranks.get(_process(raw[call.group.name]))}
-    # Root and peer count within the communicator: nothing is said where that cannot be turned into the job's.
-    alone = group.size is None or (_RAW.fullmatch(group.name) and not group.ranks)
-    for name in ("root", "peer"):
-        value = getattr(call, name)
-        if value is not None and (group.ranks or alone):
-            known = group.ranks is not None and 0 <= value < len(group.ranks)
-            changes[name] = group.ranks[value] if known else None
-    return replace(call, **changes)
+def _calls(part: Part, group: Group, rank: int | None, counted: bool) -> list[Call]:
+    """The calls of one communicator, made here once and for all.
+
+    Root and peer count within the communicator: nothing is said where that cannot be turned into the job's.
+    """
+    listed, world = group.ranks or (), group.size is not None and not group.ranks and not part.nameless(group)
+
+    def in_job(value: int | None) -> int | None:
+        if value is None or world:
+            return value
+        return listed[value] if 0 <= value < len(listed) else None
+
+    rows = part.one.calls
+    if not rows:
+        return []
+    lines, numbers, operations, counts, dtypes, roots, peers, orders = zip(*rows, strict=True)
+    known = {value: in_job(value) for value in {*roots, *peers}}
+    told = {
+        "rank": repeat(rank),
+        "group": repeat(group),
+        "sequence": numbers,
+        "operation": operations,
+        "where": [f"{part.file}:{line}" for line in lines],
+        "count": counts,
+        "dtype": dtypes,
+        "root": map(known.get, roots),
+        "peer": repeat(None) if counted else map(known.get, peers),
+        "order": orders,
+    }
+    # The constructor of a frozen class takes ten times as long, and a log has a million calls.
+    made = list(map(object.__new__, repeat(Call, len(rows))))
+    for one in fields(Call):
+        values = told.get(one.name) or repeat(None if one.default is MISSING else one.default)
+        deque(map(getattr(Call, one.name).__set__, made, values), maxlen=0)
+    return made
 
 
 def _owned(note: Note, hosts: dict[str, set[int | None]]) -> Note:

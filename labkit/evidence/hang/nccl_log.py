@@ -7,10 +7,10 @@ communicator that other processes would know, only an address in this process: `
 """
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-from labkit.evidence.hang.lines import LONGEST, following, operation
-from labkit.evidence.hang.records import Call, Communicator, Evidence, Group, Interface, Note
+from labkit.evidence.hang.lines import LONGEST, following, operation, task_of
+from labkit.evidence.hang.records import Communicator, Evidence, Group, Interface, Note
 from labkit.evidence.hang.troubles import kind_of_warning, wanted_plugin
 
 _PLACE = r"([A-Za-z0-9][\w.-]{0,252}):(\d{1,9}):\d{1,9} \[(-?\d{1,4})\] "
@@ -47,12 +47,16 @@ _DTYPES = dict(
 _ROOTED = ("broadcast", "reduce", "gather", "scatter")
 _TOO_MANY = 2_000_000  # calls; 500 MB of log lines
 _MOST_NOTES = 1000
+_AFTER = 40  # characters that may follow what is read of a call, such as its stream
 _LONGEST_GLUED = 1_000_000  # characters of a line without an end in which calls are looked for
 
 
 @dataclass(slots=True)
 class _Comm:
-    """A communicator of one process, found by its address there."""
+    """A communicator of one process, found by its address there; ``life``: the how manieth at that address.
+
+    ``calls``: line, number, operation, elements, dtype, root, peer and place among all calls of the process.
+    """
 
     host: str
     pid: int
@@ -61,16 +65,20 @@ class _Comm:
     size: int
     where: str
     process: list[int]  # calls of this process so far, over all its communicators
+    life: int
+    label: int | None = None
     rank: int | None = None
     ident: str = ""
     began: bool = False
     completed: bool = False
     destroyed: bool = False
-    called: bool = False
-    group: Group = field(init=False)
+    calls: list[tuple] = field(default_factory=list)
 
-    def __post_init__(self):
-        self.group = Group(f"{self.address} of {self.host}:{self.pid}", size=self.size)
+    @property
+    def name(self) -> str:
+        """Its address, which says nothing to other processes, and which of several at that address it is."""
+        life = f" ({self.life})" if self.life > 1 else ""
+        return f"{self.address} of {self.host}:{self.pid}{life}"
 
 
 class NcclReader:
@@ -86,18 +94,18 @@ class NcclReader:
         self.notes: dict[tuple, Note] = {}
         self.levels: set[str] = set()
         self.calls = 0
-        self.made: list[Call] = []
         self.spelled: dict[str, tuple[str, bool, bool]] = {}
         self.filtered = ""
 
-    def take(self, lines: list[str], at: int) -> None:
-        """Sort one line that has NCCL's head in it; several where lines were printed into each other."""
+    def take(self, lines: list[str], at: int) -> bool:
+        """Sort one line that has NCCL's head in it; whether it is a call and nothing else."""
         line = lines[at]
         calls = "opCount " in line
         if calls and (found := _CALL.match(line)) and line.find("opCount ", found.end()) < 0:
-            return self._call(found, at)
+            self._call(found, at)
+            return len(line) - found.end() < _AFTER
         if calls and self._calls(line, at):
-            return
+            return False
         if (
             calls
             or "comm 0x" in line
@@ -110,6 +118,7 @@ class NcclReader:
             self._others(lines, at)
         else:  # most lines of a start: channels, rings, settings
             self.levels.add("INFO")
+        return False
 
     def _calls(self, text: str, at: int) -> bool:
         """Take all calls in a text; whether there was one."""
@@ -138,7 +147,9 @@ class NcclReader:
         self.calls += 1
         if self.calls > _TOO_MANY:
             return
-        comm = self.known.get((place, named)) or self._called(place, named, at)
+        comm = self.known.get((place, named))
+        if comm is None or (number == "0" and comm.calls and comm.calls[-1][1]):
+            comm = self._called(found, at)
         if rank is not None and comm.rank is None:
             comm.rank = int(rank)
         order = comm.process[0]
@@ -148,42 +159,36 @@ class NcclReader:
             own = operation(name)
             spelled = self.spelled[name] = (own, own in _ROOTED, own in ("send", "recv"))
         own, rooted, pair = spelled
-        self.made.append(
-            Call(
-                None,  # which rank of the job this process is, ``join`` can tell
-                comm.group,
-                int(number, 16),
-                own,
-                f"{self.path}:{at + 1}",
-                None,
-                None,
-                int(count),
-                _DTYPES.get(dtype) or f"type {dtype}",
-                int(root) if rooted else None,
-                int(root) if pair else None,
-                "",
-                order,
-            )
-        )
+        root, peer = int(root) if rooted else None, int(root) if pair else None
+        dtype = _DTYPES.get(dtype) or f"type {dtype}"
+        comm.calls.append((at + 1, int(number, 16), own, int(count), dtype, root, peer, order))
 
-    def _called(self, place: str, named: str, at: int) -> _Comm:
-        """The communicator of a call: its address in the process that the head of the line names."""
+    def _called(self, found: re.Match, at: int) -> _Comm:
+        """The communicator of a call: its address in the process that the head of the line names.
+
+        Numbers that begin anew, and calls after its end, are those of another one at the same address.
+        """
+        place, named = found[1], found[7]
         host, pid, rest = place.split(":")
         address, size = named[:-1].split(" [nranks=")
         comm = self.comms.get((host, pid, address))
-        if comm is None or comm.size != int(size):
+        anew = comm is not None and comm.calls and comm.calls[-1][1] and found[3] == "0"
+        if comm is None or comm.size != int(size) or comm.destroyed or anew:
             comm = self._comm(host, pid, rest.split("[")[1][:-1], address, size, at)
-        comm.called = True
+        if comm.label is None:
+            comm.label = task_of(found.string[: found.start()])
         self.known[place, named] = comm
         return comm
 
     def _comm(self, host: str, pid: str, device: str, address: str, size: str, at: int) -> _Comm:
         key = (host, pid, address)
-        if key in self.comms:
-            self.gone.append(self.comms[key])
+        before = self.comms.get(key)
+        if before is not None:
+            self.gone.append(before)
         where = f"{self.path}:{at + 1}"
         process = self.processes.setdefault((host, pid), [0])
-        comm = _Comm(host, int(pid), int(device), address, int(size), where, process)
+        life = before.life + 1 if before else 1
+        comm = _Comm(host, int(pid), int(device), address, int(size), where, process, life)
         self.comms[key] = comm
         self.known.clear()
         return comm
@@ -195,7 +200,9 @@ class NcclReader:
             self._note(kind_of_warning(message), message, host, pid, at)
         elif "comm 0x" in message:
             if init := _INIT.search(message):
-                self._init(init, host, pid, device, at)
+                comm = self._init(init, host, pid, device, at)
+                if comm.label is None:
+                    comm.label = task_of(head.string[: head.start()])
         elif "Could not find" in message and wanted_plugin(message):
             self._note("no network", message, host, pid, at)
         elif "Using " in message:
@@ -204,7 +211,7 @@ class NcclReader:
         elif "NCCL_DEBUG_SUBSYS set by environment to " in message:
             self.filtered = message.rpartition(" ")[2].upper()
 
-    def _init(self, found: re.Match, host: str, pid: str, device: str, at: int) -> None:
+    def _init(self, found: re.Match, host: str, pid: str, device: str, at: int) -> _Comm:
         address, rank, size, rest, what, step = found.groups()
         ident = self._ident(rest, host, pid)
         comm = self.comms.get((host, pid, address))
@@ -219,6 +226,8 @@ class NcclReader:
             comm.completed |= step == "COMPLETE"
         elif step == "COMPLETE":
             comm.destroyed = True
+            self.known.clear()
+        return comm
 
     def _ident(self, rest: str, host: str, pid: str) -> str:
         """A name that all members print: the id, or of a part of a communicator its parent's."""
@@ -264,13 +273,12 @@ class NcclReader:
     def finish(self, evidence: Evidence) -> None:
         """Add communicators, their calls, interfaces and notes; say it where the log can hold no calls."""
         for comm in (*self.gone, *self.comms.values()):
-            group = replace(comm.group, description=comm.ident)
-            formed = comm.completed or comm.destroyed or comm.called  # no call goes before it is up
-            states = (comm.began, formed, comm.destroyed)
+            group = Group(comm.name, size=comm.size, description=comm.ident)
+            formed = comm.completed or comm.destroyed or bool(comm.calls)  # no call goes before it is up
+            states = (comm.began, formed, comm.destroyed, comm.where, comm.label, comm.calls)
             evidence.communicators.append(
-                Communicator(group, comm.host, comm.pid, comm.device, comm.rank, *states, comm.where)
+                Communicator(group, comm.host, comm.pid, comm.device, comm.rank, *states)
             )
-        evidence.calls += self.made
         evidence.interfaces += self.interfaces.values()
         evidence.notes += self.notes.values()
         evidence.calls_recorded |= bool(self.calls) or any(

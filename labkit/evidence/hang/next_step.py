@@ -21,8 +21,8 @@ _STEPS = {
     "interface that they share",
     f.NEVER: "from each host nc -vz $MASTER_ADDR $MASTER_PORT; count the processes that were started, and "
     "read the first error of those that did not join",
-    f.CIRCULAR: "issue the calls of both groups in one order on all ranks, from one thread; or set "
-    "NCCL_LAUNCH_ORDER_IMPLICIT=1 (NCCL 2.26 and newer)",
+    f.CIRCULAR: "issue the calls of both groups in one order on all ranks, from one thread (or set "
+    "NCCL_LAUNCH_ORDER_IMPLICIT=1, NCCL 2.26 and newer), and see that no rank leaves one out",
     f.HEALTHY: f"nothing; for the next time {_KEEP}",
     f.UNDECIDED: f"{_KEEP} and collect the dumps of all ranks",
 }
@@ -32,6 +32,8 @@ def next_step(finding: Finding) -> str:
     """What to run, to change, or to fetch next."""
     ranks = finding.suspects or finding.absent
     on, of = (f" {word} {ranks_said(ranks)}" if ranks else "" for word in ("on", "of"))
+    if finding.gone:
+        return f"read the log{of} from its end, and dmesg of the host: why a process ended stands there"
     step = _STEPS[finding.verdict].format(on=on, of=of)
     if not finding.decide:
         return step

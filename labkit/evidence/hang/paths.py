@@ -8,8 +8,16 @@ from pathlib import Path
 
 from labkit.errors import InputRefused
 from labkit.spec.checks import shown
+from labkit.spec.rule import counted
 
 MOST_FILES, DEEPEST = 20_000, 40
+# Files that quote messages and leave none: source code and documentation, by the ends of their names.
+_WRITTEN = {
+    *(".py", ".pyi", ".ipynb", ".md", ".rst", ".adoc", ".tex", ".html", ".sh", ".c", ".cc", ".cpp", ".h"),
+    *(".hpp", ".cu", ".cuh", ".java", ".js", ".ts", ".go", ".rs", ".cmake", ".patch", ".diff", ".toml"),
+    *(".yaml", ".yml", ".ini", ".cfg", ".pyc", ".so"),
+}
+_NAMED = 3  # files passed over that are named
 
 
 def paths_of(given: str | os.PathLike | Iterable[str | os.PathLike]) -> list[Path]:
@@ -35,18 +43,29 @@ def paths_of(given: str | os.PathLike | Iterable[str | os.PathLike]) -> list[Pat
 def files_below(paths: list[Path]) -> tuple[list[Path], list[str]]:
     """Every file at or below the paths, in the order of names with numbers in them, and what was passed over.
 
-    A folder or file that is reached twice, by a link or by two paths, is taken once.
+    A folder or file that is reached twice, by a link or by two paths, is taken once. In a folder, source code
+    and documentation are passed over: they quote messages. A file that is named itself is always taken.
     """
-    files, troubles, seen = [], [], set()
+    files, troubles, written, seen = [], [], [], set()
     for path in paths:
-        _walk(path, 0, files, troubles, seen)
+        _walk(path, 0, files, troubles, written, seen)
+    if written:
+        first = sorted(written, key=_by_numbers)[:_NAMED]
+        named = ", ".join(called(path) for path in first) + (" ..." if len(written) > len(first) else "")
+        troubles.append(
+            f"{counted(len(written), 'file')} of source code or documentation passed over ({named}); to read "
+            "one, name it"
+        )
     return files, troubles
 
 
-def _walk(path: Path, depth: int, files: list[Path], troubles: list[str], seen: set) -> None:
+def _walk(path: Path, depth: int, files: list, troubles: list[str], written: list, seen: set) -> None:
     try:
         about = path.stat()
         if (about.st_dev, about.st_ino) in seen:
+            return
+        if depth and stat.S_ISREG(about.st_mode) and path.suffix.lower() in _WRITTEN:
+            written.append(path)
             return
         seen.add((about.st_dev, about.st_ino))
         if stat.S_ISREG(about.st_mode):
@@ -60,7 +79,7 @@ def _walk(path: Path, depth: int, files: list[Path], troubles: list[str], seen: 
             troubles.append(f"{called(path)} is more than {DEEPEST} folders deep and is not looked into")
         else:
             for one in sorted(path.iterdir(), key=_by_numbers):
-                _walk(one, depth + 1, files, troubles, seen)
+                _walk(one, depth + 1, files, troubles, written, seen)
     except OSError as error:
         troubles.append(f"{called(path)} cannot be read ({error.strerror or error})")
 

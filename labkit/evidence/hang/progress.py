@@ -4,6 +4,7 @@ from dataclasses import dataclass, field, replace
 
 from labkit.evidence.hang.records import COMPLETED, SCHEDULED, STARTED, Call, Evidence, Group, Wait
 from labkit.evidence.hang.signature import POINT_TO_POINT
+from labkit.evidence.hang.waiting import open_calls
 
 # Operations after which every rank knows that all others have called too.
 MEETING = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier")
@@ -17,7 +18,8 @@ class Progress:
     first that a rank still has on record; ``pending``: lengths of queues; ``covered``: ranks of which a
     source says how far they are; ``waits``: what gave up, and ``gave_up``: in which call, by its number;
     ``transfers``: sends and receives, apart; ``whole``: ranks whose record goes back to their first call;
-    ``blind``: ranks whose record begins, in whatever group, with a call that has not ended.
+    ``blind``: ranks whose record begins, in whatever group, with a call that has not ended; ``elsewhere``:
+    the call of another group in which a rank waits.
     """
 
     group: Group
@@ -32,6 +34,7 @@ class Progress:
     covered: set[int] = field(default_factory=set)
     whole: set[int] = field(default_factory=set)
     blind: set[int] = field(default_factory=set)
+    elsewhere: dict[int, Call] = field(default_factory=dict)
 
     @property
     def unknown(self) -> list[int]:
@@ -44,6 +47,11 @@ class Progress:
         return set(self.group.ranks or range(self.group.members or 0)) | self.covered
 
     @property
+    def size(self) -> int:
+        """How many ranks it has; where that is not said, at least as many as the highest on record needs."""
+        return self.group.members or 1 + max(self.covered, default=-1)
+
+    @property
     def complete(self) -> bool:
         """Whether it is known who belongs to the group, and how far each of them is."""
         return self.group.members is not None and not self.unknown
@@ -54,7 +62,10 @@ class Progress:
 
     def done(self, sequence: int) -> bool:
         """Whether a rank has completed what nobody can complete before all have called it."""
-        for rank, calls in self.calls(sequence).items():
+        calls_there = self.calls(sequence)
+        if not calls_there:  # then the counters are all there is
+            return any(completed >= sequence for completed in self.completed.values())
+        for rank, calls in calls_there.items():
             meets = all(call.operation in MEETING for call in calls)
             if meets and (self.finished(rank, sequence) or all(call.state == COMPLETED for call in calls)):
                 return True
@@ -62,12 +73,18 @@ class Progress:
 
     def overwritten(self, sequence: int) -> list[int]:
         """Ranks whose ring may have lost calls before this one that have not ended either."""
-        ended = max(self.completed.values(), default=0)
+        ended = max(self.completed.values(), default=None)
         return sorted(
             rank
             for rank, lowest in self.lowest.items()
-            if rank in self.blind or (self.completed and ended + 1 < lowest <= sequence)
+            if rank in self.blind
+            or (ended is not None and ended + 1 < lowest <= sequence)
+            or (rank not in self.whole and ended is None and not self._told(rank))
         )
+
+    def _told(self, rank: int) -> bool:
+        """Whether the record of a rank tells open calls from others; gloo's does not."""
+        return any(call.state for calls in self.at[rank].values() for call in calls)
 
     def finished(self, rank: int, sequence: int) -> bool:
         """Whether this rank is known to have completed its call."""
@@ -79,18 +96,21 @@ class Progress:
 def progress_of(evidence: Evidence) -> list[Progress]:
     """One table for each group, those with names first in the order in which the sources name them."""
     tables: dict[tuple, Progress] = {}
+    of_object: dict[int, Progress] = {}  # by the group as it stands in the evidence, which outlives this
     known = _known(evidence)
 
     def table(group: Group) -> Progress:
-        group = known.get((group.name, group.ranks), group)
-        return tables.setdefault((group.name, group.ranks), Progress(group))
+        if id(group) not in of_object:
+            meant = known.get((group.name, group.ranks), group)
+            of_object[id(group)] = tables.setdefault((meant.name, meant.ranks), Progress(meant))
+        return of_object[id(group)]
 
     for group in evidence.groups:
         table(group)
     for call in evidence.calls:
         if call.rank is not None:
             _take_call(table(call.group), call)
-    last = _last_calls(evidence)
+    last = _last_calls(evidence) if evidence.waits else {}
     for wait in evidence.waits:
         if wait.rank is not None:
             call = last.get(wait.rank)
@@ -99,17 +119,20 @@ def progress_of(evidence: Evidence) -> list[Progress]:
                 # Without a name or number a rank says where it is by what it called last.
                 wait = replace(wait, group=call.group, call=call)
             _take_wait(table(wait.group), wait)
+    dumps = any(source.kind == "dump" for source in evidence.sources)
+    waits = open_calls(evidence) if dumps else {}  # a log ends anywhere
     for one in tables.values():
         _cover(one, evidence)
-        _desync(one, evidence)
+        one.elsewhere = {rank: call for rank, call in waits.items() if call.group.name != one.group.name}
     return list(tables.values())
 
 
 def _known(evidence: Evidence) -> dict[tuple, Group]:
     """Which group is meant by a name alone: that of the same name, where only one rank set has the name."""
     named: dict[str, dict[tuple | None, Group]] = {}
-    mentioned = [thing.group for thing in (*evidence.calls, *evidence.waits)]
-    for group in (*evidence.groups, *mentioned):
+    # Each object once: a call's group is that of its dump, and looking one up takes as long as its ranks.
+    mentioned = {id(thing.group): thing.group for thing in (*evidence.calls, *evidence.waits)}
+    for group in (*evidence.groups, *mentioned.values()):
         of_name = named.setdefault(group.name, {})
         if group.ranks not in of_name or of_name[group.ranks].size is None:
             of_name[group.ranks] = group
@@ -194,15 +217,3 @@ def _cover(table: Progress, evidence: Evidence) -> None:
         if member and (not first.get(source.rank, 0) or source.rank in table.enqueued):
             table.covered.add(source.rank)
             table.enqueued.setdefault(source.rank, -1)
-
-
-def _desync(table: Progress, evidence: Evidence) -> None:
-    """Ranks that a report names as behind have called everything up to the operation that timed out."""
-    stuck = [
-        wait.call.sequence for wait in table.waits.values() if wait.call and wait.call.sequence is not None
-    ]
-    if stuck:
-        for note in evidence.notes:
-            for rank in note.ranks if note.kind == "desync" else ():
-                table.covered.add(rank)
-                table.enqueued.setdefault(rank, max(stuck) - 1)

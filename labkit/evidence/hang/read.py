@@ -1,10 +1,10 @@
 """``read_hang``: from files to one verdict, with the reason and the next command."""
 
 import os
-import textwrap
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from labkit.evidence.hang.collector import nothing_collected
 from labkit.evidence.hang.files import read_files
 from labkit.evidence.hang.findings import Finding, First, name_of
 from labkit.evidence.hang.joined import join
@@ -12,8 +12,7 @@ from labkit.evidence.hang.next_step import next_step
 from labkit.evidence.hang.records import Evidence, Source
 from labkit.evidence.hang.signature import ranks_said
 from labkit.evidence.hang.verdict import judge
-
-WIDTH = 110  # characters of a line of the report
+from labkit.units import wrapped
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -49,12 +48,12 @@ class Hang:
                 lines.append((name, ranks_said(ranks)))
         lines += [("reason", self.reason), ("next", self.next_step)]
         lines += [
-            ("also", f"group {name_of(one.group)}: {one.verdict}: {one.reason}")
+            ("also", ": ".join([*_named(one), one.verdict, one.reason]))
             for one in self.findings[1:]
             if one.verdict not in ("healthy",)
         ]
         lines += [("warning", one) for one in self.warnings]
-        return "\n".join(_wrapped(name, words) for name, words in lines)
+        return "\n".join(line for name, words in lines for line in wrapped(words, f"{name:<9} ", " " * 10))
 
     def _by_words(self) -> list[tuple[str, list[int]]]:
         grouped: dict[str, list[int]] = {}
@@ -63,10 +62,8 @@ class Hang:
         return list(grouped.items())
 
 
-def _wrapped(name: str, words: str) -> str:
-    return textwrap.fill(
-        words, WIDTH, initial_indent=f"{name:<9} ", subsequent_indent=" " * 10, break_on_hyphens=False
-    )
+def _named(one: Finding) -> list[str]:
+    return [f"group {name_of(one.group)}"] if one.group.name else []
 
 
 def read_hang(paths: str | os.PathLike | Iterable[str | os.PathLike]) -> Hang:
@@ -75,7 +72,8 @@ def read_hang(paths: str | os.PathLike | Iterable[str | os.PathLike]) -> Hang:
     ``paths``: a file, a folder, or several of either, mixed with anything else. Refused: paths of which none
     can be read. Nothing in the files is executed; dumps may hold plain values only.
     """
-    return hang_of(read_files(paths))
+    with nothing_collected():
+        return hang_of(read_files(paths))
 
 
 def hang_of(evidence: Evidence) -> Hang:

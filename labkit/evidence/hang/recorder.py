@@ -8,7 +8,16 @@ members and leaves every entry ``scheduled``, so nothing is made of either.
 import re
 from collections import Counter
 
-from labkit.evidence.hang.dump_fields import dtypes, frames, group_name, members, operation_of, shapes, whole
+from labkit.evidence.hang.dump_fields import (
+    dtypes,
+    frames,
+    group_name,
+    members,
+    operation_of,
+    shapes,
+    whole,
+    word,
+)
 from labkit.evidence.hang.dump_names import rank_in
 from labkit.evidence.hang.records import (
     COMPLETED,
@@ -55,13 +64,17 @@ def read_dump(dump: dict, path: str) -> Evidence:
     the rest of its entry is kept. Sequence numbers: of collectives ``collective_seq_id``, of sends and
     receives ``p2p_seq_id``. Gloo's counters also count its sends and receives, which it does not record:
     its ``enqueued`` is that of the last entry, and ``completed``, which it sets after a timeout too, is left
-    out. In a group whose members are listed, peers of sends and receives are global ranks.
+    out. In a group whose members are listed, peers of sends and receives are global ranks. Texts are
+    printable and of bounded length. ``calls_recorded`` is false where no entry can be held against another
+    rank's, and where there are none although the counters say that there were calls.
     """
     reading = _Reading(dump, path)
-    evidence = Evidence(calls_recorded=True)
+    evidence = Evidence()
     evidence.calls = reading.calls()
+    evidence.calls_recorded = reading.recorded(evidence.calls)
     evidence.waits = [*reading.given_up(evidence.calls), *reading.status(evidence.calls)]
-    evidence.groups = [*dict.fromkeys([*reading.groups.values(), *(call.group for call in evidence.calls)])]
+    called = {id(call.group): call.group for call in evidence.calls}  # one hashes all its ranks
+    evidence.groups = [*dict.fromkeys([*reading.groups.values(), *called.values()])]
     evidence.sources = [Source(path, "dump", reading.rank)]
     evidence.states_recorded = any(call.state for call in evidence.calls)
     evidence.warnings = [
@@ -76,6 +89,7 @@ class _Reading:
 
     def __init__(self, dump: dict, path: str):
         self.dump, self.path, self.troubles = dump, path, Counter()
+        self.stacks, self.frames = {}, {}  # what was read before, most of it often
         self.version = version_of(dump)
         self._check_version()
         self.groups = self._groups()
@@ -111,8 +125,7 @@ class _Reading:
             ranks, trouble = members(about.get("ranks"))
             if name or ranks:  # gloo writes one group without a name and members
                 self.say(f"group {shown(name)}: {trouble}" if trouble else "")
-                text = about.get("desc")
-                groups[name] = Group(name, ranks, description=text if isinstance(text, str) else "")
+                groups[word(name)] = Group(word(name), ranks, description=word(about.get("desc")))
         return groups
 
     def _entries(self) -> list[dict]:
@@ -137,28 +150,48 @@ class _Reading:
             return self.groups[name]
         given = entry.get("process_group")
         text = given[1] if isinstance(given, list | tuple) and len(given) > 1 else ""
-        return Group(name, description=text if isinstance(text, str) else "")
+        return Group(name, description=word(text))
 
     def calls(self) -> list[Call]:
-        seen: dict[int, tuple] = {}  # the recorder shares the frames of calls from the same place
-        found = (self._call(entry, seen) for entry in self.entries)
+        found = (self._call(entry) for entry in self.entries)
         return [call for call in found if call is not None]
 
-    def _call(self, entry: dict, seen: dict) -> Call | None:
+    def recorded(self, calls: list[Call]) -> bool:
+        """Whether the entries show what the rank called; having none, it has called nothing."""
+        if self.entries:
+            shows = any(call.sequence is not None for call in calls)
+            none = f"none of its {len(self.entries):,} entries can be held against another rank's"
+            self.say("" if shows else f"{none}, so what this rank called is not known")
+            return shows
+        status = self.dump.get("pg_status")
+        lines = (
+            [line for line in status.values() if isinstance(line, dict)] if isinstance(status, dict) else []
+        )
+        counted = [whole(line.get("last_enqueued_collective")) or 0 for line in lines]
+        if counted and max(counted) <= 0:
+            return True
+        what = f"though pg_status counts {max(counted):,} calls" if counted else "and nothing counts calls"
+        self.say(
+            f"it has no entries, {what}, so what this rank called is not known: the recorder was off, or the "
+            "dump was taken without collectives"
+        )
+        return False
+
+    def _call(self, entry: dict) -> Call | None:
         backend, operation, arrow = operation_of(entry.get("profiling_name"))
         group = self._group(entry)
         if not operation or group is None:
-            lacks = "group" if operation else "operation"
+            lacks = "group (process_group)" if operation else "operation (profiling_name)"
             self.say(f"an entry does not name its {lacks} and is left out")
             return None
         transfer = operation in ("send", "recv")
-        sequence = whole(entry.get("p2p_seq_id" if transfer else "collective_seq_id"))
-        order, created, limit = (
-            whole(entry.get(key)) for key in ("record_id", "time_created_ns", "timeout_ms")
-        )
+        number = "p2p_seq_id" if transfer else "collective_seq_id"
+        sequence = whole(entry.get(number))
+        order, created = whole(entry.get("record_id")), whole(entry.get("time_created_ns"))
+        limit = whole(entry.get("timeout_ms"))
         if sequence is None:
-            self.say("an entry has no sequence number")
-        sizes_in, sizes_out = (self._shapes(entry, side) for side in ("input_sizes", "output_sizes"))
+            self.say(f"an entry has no sequence number ({number}): its call is held against no other rank's")
+        sizes_in, sizes_out = self._shapes(entry, "input_sizes"), self._shapes(entry, "output_sizes")
         if operation == "all_to_all" and (self.version or OLDEST) < _SIZES_OF_ALL_TO_ALL:
             sizes_in = sizes_out = None
         dtype, trouble = dtypes(entry, "output_dtypes" if operation == "recv" else "input_dtypes")
@@ -177,7 +210,7 @@ class _Reading:
             order=order,
             created=created,
             limit=None if limit is None else limit / 1e3,
-            frames=self._frames(entry, seen),
+            frames=self._frames(entry),
         )
 
     def _shapes(self, entry: dict, side: str):
@@ -185,12 +218,12 @@ class _Reading:
         self.say(trouble)
         return sizes
 
-    def _frames(self, entry: dict, seen: dict) -> tuple:
+    def _frames(self, entry: dict) -> tuple:
         given = entry.get("frames")
-        if id(given) not in seen:
-            seen[id(given)], trouble = frames(given)
+        if id(given) not in self.stacks:  # the recorder shares the frames of calls from the same place
+            self.stacks[id(given)], trouble = frames(given, self.frames)
             self.say(trouble)
-        return seen[id(given)]
+        return self.stacks[id(given)]
 
     def _peer(self, operation: str, arrow: tuple[int, int] | None, group: Group) -> int | None:
         """The other side of a send or receive: a position in the group's list, in whatever order that is."""

@@ -127,7 +127,11 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Communicator:
-    """One rank's part in a communicator of NCCL or RCCL, as its start-up lines have it."""
+    """One rank's part in a communicator of NCCL or RCCL, as its start-up lines have it.
+
+    ``label``: the number that a launcher put before its lines; ``calls``: what was printed of its calls, a
+    tuple for each as ``nccl_log`` makes them, until ``join`` has told whose they are; None from then on.
+    """
 
     group: Group
     host: str
@@ -138,6 +142,8 @@ class Communicator:
     completed: bool
     destroyed: bool
     where: str
+    label: int | None = None
+    calls: list[tuple] | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,12 @@
 """Dumps that claim the same rank: one process dumped twice, or several processes under one name.
 
 A tool that keys dumps by file name keeps one of them without a word. Here one process is put together, and
-of several none is believed.
+of several none is believed. Copies and dumps of other runs are left out before (``one_run``).
 """
 
 from dataclasses import replace
 
+from labkit.evidence.hang.one_run import one_process, one_run
 from labkit.evidence.hang.records import COMPLETED, SCHEDULED, STARTED, Call, Evidence
 from labkit.spec.rule import listed
 
@@ -15,13 +16,13 @@ _PROGRESS = ("", SCHEDULED, STARTED, COMPLETED)
 def settle(dumps: list[Evidence]) -> list[Evidence]:
     """The same evidence, each rank once; ``dumps``: one for each file, each with its one source."""
     by_rank: dict[int | None, list[Evidence]] = {}
-    for dump in dumps:
+    for dump in one_run(dumps):
         by_rank.setdefault(dump.sources[0].rank, []).append(dump)
     settled = []
     for rank, same in by_rank.items():
         if rank is None or len(same) == 1:
             settled += same
-        elif all(_one_process(same[0], other) for other in same[1:]):
+        elif all(one_process(same[0], other) for other in same[1:]):
             settled.append(_together(same))
         else:
             settled += [_without_rank(dump) for dump in same]
@@ -31,16 +32,6 @@ def settle(dumps: list[Evidence]) -> list[Evidence]:
                 "stays open: give the files of one run, each with its global rank at the end of its name"
             )
     return settled
-
-
-def _one_process(one: Evidence, other: Evidence) -> bool:
-    """Whether two dumps share calls, made at the same nanosecond, and contradict each other in none."""
-    first, second = (
-        {call.order: (call.created, call.operation) for call in dump.calls} for dump in (one, other)
-    )
-    both = [order for order in first if order in second and order is not None]
-    alike = [first[order] == second[order] and first[order][0] is not None for order in both]
-    return bool(both) and all(alike)
 
 
 def _together(same: list[Evidence]) -> Evidence:

@@ -5,6 +5,7 @@ the shape beyond its count it never sees (NCCL's ``ncclAllReduce`` takes a count
 """
 
 from math import prod
+from operator import attrgetter
 
 from labkit.evidence.hang.records import Call
 from labkit.spec.rule import listed
@@ -14,6 +15,8 @@ from labkit.spec.rule import listed
 UNEVEN_IN, UNEVEN_OUT = ("all_to_all", "scatter"), ("all_to_all", "gather")
 ROOTED = ("broadcast", "reduce", "gather", "scatter")
 POINT_TO_POINT = ("send", "recv")
+_ASKED = attrgetter("operation", "sizes_in", "sizes_out", "count", "dtype", "root")
+SAID = 3  # calls of one launch that are named one by one
 ASPECTS = ("operation", "number of elements", "dtype", "root")
 
 
@@ -47,6 +50,8 @@ def differing(by_rank: dict[int, tuple[Call, ...]]) -> tuple[str, ...]:
 
     Where the operations differ, the rest follows from that and is left out.
     """
+    if len({tuple(map(_ASKED, calls)) for calls in by_rank.values()}) == 1:
+        return ()  # nearly always, and quick to see
     columns = list(zip(*(aspects(calls) for calls in by_rank.values()), strict=True))
     for name, column in zip(ASPECTS, columns, strict=True):
         if _apart(column):
@@ -90,7 +95,19 @@ def said(calls: tuple[Call, ...]) -> str:
     >>> said((Call(0, Group("0"), 3, "all_reduce", "", sizes_in=((2, 2),), dtype="float"),))
     'all_reduce of [2, 2] float'
     """
-    return " + ".join(_said(call) for call in calls)
+    more = [f"{len(calls) - SAID} more"] if len(calls) > SAID else []
+    return " + ".join([*(_said(call) for call in calls[:SAID]), *more])
+
+
+def unlike(by_rank: dict[int, tuple[Call, ...]]) -> dict[int, tuple[Call, ...]]:
+    """Of calls that one launch bundles those that the ranks make differently; all where their number does."""
+    if len({len(calls) for calls in by_rank.values()}) > 1:
+        return by_rank
+    length = len(next(iter(by_rank.values())))
+    apart = [
+        at for at in range(length) if differing({rank: one[at : at + 1] for rank, one in by_rank.items()})
+    ]
+    return {rank: tuple(one[at] for at in apart) for rank, one in by_rank.items()} if apart else by_rank
 
 
 def _said(call: Call) -> str:

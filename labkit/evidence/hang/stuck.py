@@ -4,7 +4,7 @@ from labkit.evidence.hang import findings as f
 from labkit.evidence.hang.findings import Finding, First, files_of, name_of
 from labkit.evidence.hang.progress import Progress
 from labkit.evidence.hang.signature import ROOTED, differing, ranks_said
-from labkit.evidence.hang.suspects import said_at
+from labkit.evidence.hang.suspects import by_site, call_site, said_at, site_said
 from labkit.units import format_time
 
 LATE = 0.98  # of the limit: watchdogs look once in a while, and a little before or after
@@ -12,7 +12,8 @@ LATE = 0.98  # of the limit: watchdogs look once in a while, and a little before
 
 def stuck(table: Progress, sequence: int) -> Finding:
     """The finding for a call that all on record have made alike, and that none of them has completed."""
-    return _stuck(table, sequence, table.calls(sequence))
+    later = sorted({at for at in table.gave_up.values() if at > sequence})
+    return _apart(table, sequence, later[0]) if later else _stuck(table, sequence, table.calls(sequence))
 
 
 def unnumbered(table: Progress) -> Finding:
@@ -28,6 +29,27 @@ def unnumbered(table: Progress) -> Finding:
     )
     ahead = tuple(sorted(table.covered))
     return Finding(table.group, f.UNDECIDED, reason, first, ahead=ahead, decide="the dumps of all ranks")
+
+
+def _apart(table: Progress, sequence: int, later: int) -> Finding:
+    """Ranks gave up in different calls, and no counter says who completed what."""
+    waits = {at: [rank for rank, one in table.gave_up.items() if one == at] for at in (sequence, later)}
+    calls = {
+        rank: call for at, ranks in waits.items() for rank, call in table.calls(at).items() if rank in ranks
+    }
+    first = First(
+        name_of(table.group), sequence, {rank: said_at(call) for rank, call in sorted(calls.items())}
+    )
+    each = "; ".join(
+        f"{ranks_said(ranks)} gave up in call {at:,}, {said_at(table.calls(at)[min(ranks)])}"
+        for at, ranks in waits.items()
+    )
+    reason = (
+        f"{each}: either these are calls of different groups, or {ranks_said(waits[sequence])} did not get "
+        "past a call that the others completed"
+    )
+    decide = "the dumps of all ranks"
+    return Finding(table.group, f.UNDECIDED, reason, first, ahead=tuple(sorted(calls)), decide=decide)
 
 
 def _stuck(table: Progress, sequence: int | None, calls: dict) -> Finding:
@@ -52,6 +74,7 @@ def _stuck(table: Progress, sequence: int | None, calls: dict) -> Finding:
             f"{alike}: all {len(ranks)} ranks of the group called the same, and none completed it: no "
             "mismatch of the program, but the network or the hardware"
         )
+        reason += _from_elsewhere(calls)
     else:
         verdict = f.UNDECIDED
         others = ranks_said(unknown) if unknown else "a rank that is not on record"
@@ -71,6 +94,15 @@ def _stuck(table: Progress, sequence: int | None, calls: dict) -> Finding:
         suspects=tuple(_last(calls)) if too_late else (),
         decide=decide,
     )
+
+
+def _from_elsewhere(calls) -> str:
+    """In words, that ranks make this call from different lines; empty where none are told or they agree."""
+    sites = {rank: call_site(call[0].frames) for rank, call in calls.items()}
+    if None in sites.values() or len(set(sites.values())) < 2:
+        return ""
+    places = [f"{ranks_said(ranks)} from {site_said(sites[ranks[0]])}" for ranks in by_site(sites)]
+    return f"; yet they call it from different lines: {', '.join(places)}; see whether these belong together"
 
 
 def limit_of(table: Progress) -> float | None:

@@ -1,11 +1,11 @@
 """One pass over the text of a log: each line goes to the readers that may know it."""
 
-import gc
 import re
-from contextlib import contextmanager
 
+from labkit.evidence.hang.collector import nothing_collected
+from labkit.evidence.hang.desync import DesyncReader
 from labkit.evidence.hang.fingerprint import FingerprintReader
-from labkit.evidence.hang.lines import CUT, rank_of_file
+from labkit.evidence.hang.lines import CUT, rank_of_file, unpacked_lines
 from labkit.evidence.hang.nccl_log import NcclReader
 from labkit.evidence.hang.records import Evidence, Source
 from labkit.evidence.hang.signs import SignReader
@@ -28,6 +28,9 @@ def _telling(line: str) -> bool:
         or "expected size" in line
         or "Barrier" in line
         or "lagging" in line
+        or " ranks:" in line
+        or "] started " in line
+        or "] finished " in line
         or "rror" in line
         or "imed out" in line
         or "emory" in line
@@ -52,15 +55,16 @@ def read_text(text: str, path: str) -> Evidence:
     text without evidence gives a source of kind ``nothing``. Calls and communicators of several files belong
     together only after ``join``.
     """
-    lines = (text if text.endswith("\n") else text + CUT).split("\n")
+    lines = unpacked_lines((text if text.endswith("\n") else text + CUT).split("\n"))
+    del text  # as large as the lines
     rank = rank_of_file(path)
     evidence = Evidence()
-    nccl, prints = NcclReader(path), FingerprintReader(path)
+    nccl, prints, desync = NcclReader(path), FingerprintReader(path), DesyncReader(path)
     watchdog, signs = WatchdogReader(path, rank), SignReader(path, rank)
     ranks = set()
-    with _nothing_collected():
-        _take(lines, nccl, watchdog, prints, signs, ranks)
-    for reader in (nccl, watchdog, prints, signs):
+    with nothing_collected():
+        _take(lines, nccl, watchdog, (prints, desync), signs, ranks)
+    for reader in (nccl, watchdog, prints, desync, signs):
         reader.finish(evidence)
     evidence.ranks = {int(one) for one in ranks} | ({rank} if rank is not None else set())
     said = (evidence.calls, evidence.waits, evidence.pairs, evidence.notes, evidence.communicators)
@@ -69,24 +73,12 @@ def read_text(text: str, path: str) -> Evidence:
     return evidence
 
 
-@contextmanager
-def _nothing_collected():
-    """Python's collector walks all calls again and again while they are made, and finds no cycle to free."""
-    running = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if running:
-            gc.enable()
-
-
-def _take(lines, nccl, watchdog, prints, signs, ranks) -> None:
+def _take(lines, nccl, watchdog, reports, signs, ranks) -> None:
     """Each line to the readers that may know it; ``ranks``: set of the labels seen."""
     for at, line in enumerate(lines):
         if "NCCL INFO " in line or "NCCL WARN " in line or "opCount " in line or "] INFO " in line:
-            nccl.take(lines, at)
-            if not ("atchdog" in line or "FingerPrint" in line):  # else a message was printed into this one
+            whole = nccl.take(lines, at)
+            if whole or not ("atchdog" in line or "FingerPrint" in line):  # a message printed into this one
                 continue
         if line.startswith("NCCL version "):
             nccl.levels.add("WARN")  # it has no head, and is printed from this level on
@@ -104,9 +96,10 @@ def _take(lines, nccl, watchdog, prints, signs, ranks) -> None:
             watchdog.take(lines, at)
             signs.busy.stop()
             known = True
-        if prints.marked(line):
-            prints.take(lines, at)
-            known = True
+        for reader in reports:
+            if reader.marked(line):
+                reader.take(lines, at)
+                known = True
         if signs.marked(line):
             signs.take(lines, at)
         if not known:

@@ -29,10 +29,8 @@ def compare_transfers(table: Progress, ended: bool, states: bool) -> Finding | N
 
     Where states are recorded only what has not completed counts. Otherwise all calls between two ranks are
     held against each other, if both have them from the first. ``ended``: the ranks stopped where the record
-    ends; a log may end between a send and its receive.
+    ends; a log may end between a send and its receive, so that only their sizes are held against each other.
     """
-    if not ended:
-        return None
     ends = sorted(
         {
             _ends(rank, call)
@@ -52,7 +50,7 @@ def compare_transfers(table: Progress, ended: bool, states: bool) -> Finding | N
             found.append(_one_sided(table, pair, *alone) if alone else _pair_finding(table, pair, states))
         elif {source, target} <= table.whole:
             found.append(_pair_finding(table, pair, states))
-    found = [one for one in found if one is not None]
+    found = [one for one in found if one is not None and (ended or one.verdict == f.MISMATCH)]
     for verdict in (f.MISMATCH, f.MISSING):
         if some := [one for one in found if one.verdict == verdict]:
             return root(some) if verdict == f.MISSING else some[0]
@@ -113,7 +111,8 @@ def _pair_finding(table: Progress, pair: _Pair, states: bool) -> Finding | None:
     source, target, sends, takes = pair.source, pair.target, pair.sends, pair.takes
     for k, (send, take) in enumerate(zip(sends, takes, strict=False)):
         given, taken = elements(send)[0], elements(take)[1] or elements(take)[0]
-        if given is not None and taken is not None and given != taken:
+        known = None not in (given, taken) and (send.dtype == take.dtype or not (send.dtype and take.dtype))
+        if known and given != taken:
             first = First(name_of(table.group), send.sequence, {source: said((send,)), target: said((take,))})
             reason = (
                 f"{_kth(k)} from rank {source} to rank {target} has {given:,} elements, and rank {target} "

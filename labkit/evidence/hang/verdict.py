@@ -6,17 +6,20 @@ from dataclasses import replace
 from labkit.evidence.hang import findings as f
 from labkit.evidence.hang.between import behind, circle, circle_said, root
 from labkit.evidence.hang.compare import compare
-from labkit.evidence.hang.findings import Finding, First, name_of
+from labkit.evidence.hang.findings import Finding, name_of
+from labkit.evidence.hang.fingerprint_findings import fingerprint_findings
 from labkit.evidence.hang.progress import Progress, progress_of
 from labkit.evidence.hang.records import Evidence, Group, Note
-from labkit.evidence.hang.signature import alike, differing, ranks_said, said
+from labkit.evidence.hang.signature import ranks_said
 from labkit.evidence.hang.startup import never_formed, wrong_interface
 from labkit.evidence.hang.suspects import minority
 from labkit.evidence.hang.transfers import compare_transfers
-from labkit.spec.rule import listed
+from labkit.evidence.hang.waiting import open_calls
+from labkit.spec.rule import counted, listed
 from labkit.units import format_time
 
 _GONE = ("out of memory", "exited", "exception")
+_ONE_EACH = "one file for each rank of one run, its number in the name (rank_0.log, trace_rank_0)"
 _LOGS = "a log with NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=INIT,COLL, or flight-recorder dumps"
 # What alone decides nothing, and its two readings.
 _HINTS = {
@@ -40,12 +43,14 @@ def judge(evidence: Evidence) -> tuple[Finding, list[Finding]]:
     named = [(table, one) for table, one in compared if table.group.name or one.first is not None]
     compared = named or compared  # a message without group and number adds nothing to those with them
     compared = behind(compared)
-    found = [*_fingerprints(evidence), *(one for _, one in compared)]
+    found = [*fingerprint_findings(evidence), *(one for _, one in compared)]
     interface = wrong_interface(evidence)
     found += [] if interface is None else [interface]
     found += never_formed(evidence)
     waiting = circle(compared)
-    chosen = _chosen(compared, waiting, found, evidence)
+    chosen = _chosen(compared, waiting if ended else [], found, evidence)
+    if waiting and chosen.verdict == f.UNDECIDED:
+        chosen = _crossing(waiting)
     others = [one for one in found if one is not chosen and one.group != chosen.group]
     if chosen.verdict == f.CIRCULAR:
         inside = {one.group for one in waiting}
@@ -83,7 +88,7 @@ def _chosen(
         return Finding(groups[0], f.CIRCULAR, reason, waiting[0].first, ahead=ahead)
     lost = _lost(evidence)
     if by_verdict[f.MISSING]:
-        return _explained(_meant_elsewhere(root(by_verdict[f.MISSING]), compared), evidence, lost)
+        return _explained(root(by_verdict[f.MISSING]), evidence, lost)
     without = _without_dump(found, evidence)
     if without is not None:
         return _explained(without, evidence, lost)
@@ -98,19 +103,6 @@ def _chosen(
             open_ = [one for one in by_verdict[verdict] if one.first is not None] or by_verdict[verdict]
             return _explained(open_[0], evidence, lost)
     return _nothing_stuck(by_verdict[f.HEALTHY], evidence)
-
-
-def _meant_elsewhere(finding: Finding, compared: list[tuple[Progress, Finding]]) -> Finding:
-    """The finding, with where the absent ranks are instead, if they wait in another group."""
-    for _, other in compared:
-        there = sorted(set(finding.absent) & set(other.ahead))
-        if other.group != finding.group and there and other.first is not None:
-            calls = other.first.calls
-            same = {words.split(" from ")[0] for words in (*calls.values(), *finding.first.calls.values())}
-            reason = f"{finding.reason}; {ranks_said(there)} wait in {other.first} meanwhile"
-            reason += ", with the same call: one of the two names the wrong group" if len(same) == 1 else ""
-            return replace(finding, reason=reason)
-    return finding
 
 
 def _without_dump(found: list[Finding], evidence: Evidence) -> Finding | None:
@@ -137,34 +129,6 @@ def _without_dump(found: list[Finding], evidence: Evidence) -> Finding | None:
     return None
 
 
-def _fingerprints(evidence: Evidence) -> list[Finding]:
-    """Findings of programs that compared the calls themselves before they made them."""
-    by_call: dict[tuple, dict[int, tuple]] = {}
-    for pair in evidence.pairs:
-        calls = by_call.setdefault((pair[0].group.name, pair[0].sequence), {})
-        calls.update({call.rank: (call,) for call in pair if call.rank is not None})
-    found = []
-    for (_, sequence), calls in sorted(by_call.items(), key=lambda item: (item[0][0], item[0][1] or 0)):
-        group = next(iter(calls.values()))[0].group
-        classes = alike(calls)
-        first = First(name_of(group), sequence, {rank: said(call) for rank, call in sorted(calls.items())})
-        differs = differing(calls) or ("shape",)
-        suspects = minority(classes, group.members) if len(classes) > 1 else []
-        each = "; ".join(f"rank {rank} {words}" for rank, words in first.calls.items())
-        reason = f"before {first} the ranks compared what they were about to call: {each}"
-        if suspects:
-            reason += f"; likely {ranks_said(suspects)}, the minority of those that are compared"
-        else:
-            reason += "; the message compares two ranks, so it does not tell whose call is the odd one"
-        decide = "" if suspects else "the messages of the other ranks"
-        found.append(
-            Finding(
-                group, f.MISMATCH, reason, first, differs=differs, suspects=tuple(suspects), decide=decide
-            )
-        )
-    return found
-
-
 def _of_sizes(notes: list[Note]) -> Finding:
     """Two calls met that do not fit, and the process that noticed ended: before there was any dump."""
     note = notes[0]
@@ -176,6 +140,17 @@ def _of_sizes(notes: list[Note]) -> Finding:
     return Finding(
         Group(""), f.MISMATCH, reason, differs=("number of elements",), decide="the messages of all ranks"
     )
+
+
+def _crossing(waiting: list[Finding]) -> Finding:
+    """Logs that end where groups seem to wait for each other: those of a job that runs may end so too."""
+    reason = (
+        f"either the groups wait for each other ({circle_said(waiting)}), or the logs end there, some lines "
+        "apart: a line is written when a call is queued, and none when it is done"
+    )
+    ranks = sorted({rank for one in waiting for rank in (*one.ahead, *one.absent)})
+    decide = f"a dump or a watchdog's message of {ranks_said(ranks)}, or logs taken later"
+    return Finding(waiting[0].group, f.UNDECIDED, reason, waiting[0].first, decide=decide)
 
 
 def _lost(evidence: Evidence) -> list[Note]:
@@ -197,7 +172,7 @@ def _of_lost(lost: list[Note], found: list[Finding]) -> Finding:
     group, first = (waits.group, waits.first) if waits else (Group(""), None)
     ahead = tuple(rank for rank in (waits.ahead if waits else ()) if rank not in gone)
     reason = f"{ranks_said(gone)}: {lost[0].words} ({lost[0].where}); what the others report comes after that"
-    return Finding(group, f.MISSING, reason, first, absent=gone, ahead=ahead, suspects=gone)
+    return Finding(group, f.MISSING, reason, first, absent=gone, ahead=ahead, suspects=gone, gone=True)
 
 
 def _explained(finding: Finding, evidence: Evidence, lost: list[Note]) -> Finding:
@@ -207,7 +182,7 @@ def _explained(finding: Finding, evidence: Evidence, lost: list[Note]) -> Findin
     for note in lost:
         if note.rank in finding.absent:
             reason = f"{finding.reason}; rank {note.rank}: {note.words} ({note.where})"
-            return replace(finding, reason=reason, suspects=(note.rank,))
+            return replace(finding, reason=reason, suspects=(note.rank,), gone=True)
     for note in loading:
         if finding.verdict == f.MISSING and note.rank not in concerned:
             continue
@@ -222,12 +197,26 @@ def _explained(finding: Finding, evidence: Evidence, lost: list[Note]) -> Findin
             return replace(
                 finding, reason=f"{finding.reason}; rank {note.rank} says: {note.words} ({note.where})"
             )
+    idle = _idle(evidence) if finding.verdict == f.UNDECIDED else []
+    if idle:
+        who = ranks_said(idle)
+        reason = f"{finding.reason}; {who} called nothing after a call that the others have left behind"
+        return replace(finding, reason=reason, decide=f"a stack (py-spy dump --pid PID) of {who}")
     for note in evidence.notes:
         if note.kind == "completion error":
             reason = f"{finding.reason}; a network card reports an error: {note.words} ({note.where})"
             verdict = f.STALL if finding.verdict == f.UNDECIDED else finding.verdict
             return replace(finding, verdict=verdict, reason=reason)
     return finding
+
+
+def _idle(evidence: Evidence) -> list[int]:
+    """Ranks whose dump shows that they wait in no call, while others do: where states are not recorded."""
+    dumped = {source.rank for source in evidence.sources if source.kind == "dump"} - {None}
+    if evidence.states_recorded or not dumped:
+        return []
+    waits = open_calls(evidence)
+    return sorted(dumped - waits.keys()) if dumped & waits.keys() else []
 
 
 def _passed(evidence: Evidence, note: Note) -> bool:
@@ -249,6 +238,13 @@ def _nothing_stuck(healthy: list[Finding], evidence: Evidence) -> Finding:
         return Finding(group, f.UNDECIDED, reason, decide="dumps or call logs of all ranks")
     if healthy:
         return healthy[0]
+    nobodys = sum(call.rank is None for call in evidence.calls)
+    if nobodys:
+        reason = (
+            f"{counted(nobodys, 'call')} on record, and nothing tells of which rank: either all is well, or "
+            "the ranks differ"
+        )
+        return Finding(group, f.UNDECIDED, reason, decide=_ONE_EACH)
     started = [one for one in evidence.communicators if one.completed]
     if started and all(one.destroyed for one in started):
         return Finding(started[0].group, f.HEALTHY, "every communicator came up, and was taken down in order")

@@ -9,7 +9,7 @@ operation and, later, sequence number (1.12), element counts (2.1, shapes before
 import re
 from dataclasses import replace
 
-from labkit.evidence.hang.lines import LONGEST, following, operation, rank_of
+from labkit.evidence.hang.lines import LONGEST, following, operation, rank_of, without_labels
 from labkit.evidence.hang.records import Call, Evidence, Frame, Group, Wait
 
 _WORK = re.compile(r"Work[A-Z]{0,4}CCL\(((?:[^()]|\(ms\)){1,400})\)")
@@ -57,8 +57,9 @@ class WatchdogReader:
             or "NCCL work" in line
             or "workMetaList" in line
             or "Timed out waiting" in line
+            or ("ProcessGroupNCCL.cpp" in line and "[E" in line)  # a message that a terminal may have wrapped
             or _STACK in line
-            or (self.framed is not None and line.startswith("#"))
+            or (self.framed is not None and "#" in line)
         )
 
     def take(self, lines: list[str], at: int) -> None:
@@ -66,7 +67,7 @@ class WatchdogReader:
         line = lines[at]
         if at <= self.until:
             return
-        if self.framed and (frame := _FRAME.match(line[:LONGEST].rstrip())):
+        if self.framed and (frame := _FRAME.match(without_labels(line[:LONGEST].rstrip()))):
             kept = self.waits[self.framed]
             frames = (*kept.call.frames, Frame(frame[1], frame[2], int(frame[3])))
             self.waits[self.framed] = replace(kept, call=replace(kept.call, frames=frames))

@@ -99,10 +99,10 @@ def test_the_same_name_in_two_folders_is_kept_twice(tmp_path):
 def test_two_processes_that_claim_one_rank_are_not_mixed(tmp_path):
     for at, run in enumerate(("run1", "run2")):
         (tmp_path / run).mkdir()
-        made = entry(time_created_ns=at)
-        (tmp_path / run / "trace_rank_0").write_bytes(as_pickle(dump([made])))
+        made = [entry(n, time_created_ns=1000 * n + at) for n in (1, 2)]
+        (tmp_path / run / "trace_rank_0").write_bytes(as_pickle(dump(made)))
     evidence = read_files(tmp_path)
-    assert [call.rank for call in evidence.calls] == [None, None]
+    assert [call.rank for call in evidence.calls] == [None] * 4
     assert "different processes" in evidence.warnings[0]
 
 
@@ -126,7 +126,8 @@ def test_two_dumps_of_one_process_are_one(tmp_path):
 def test_host_names_in_front_of_the_rank(tmp_path):
     """Section 5, point 8: no common prefix, and other files beside them."""
     for rank, host in enumerate(("node02", "gpu-a17")):
-        (tmp_path / f"nccl_trace_rank_{host}_{rank}").write_bytes(as_pickle(dump([entry()])))
+        made = entry(time_created_ns=1000 + rank)
+        (tmp_path / f"nccl_trace_rank_{host}_{rank}").write_bytes(as_pickle(dump([made])))
     (tmp_path / "slurm-4711.out").write_text("starting\n")
     assert {call.rank for call in read_files(tmp_path).calls} == {0, 1}
 

@@ -183,11 +183,51 @@ def test_entries_that_are_none():
 
 
 def test_entries_may_be_missing_altogether():
+    """JSON leaves the key out where a rank has called nothing; its counters say so too."""
     bare = dump([])
     del bare["entries"]
     evidence = read(bare)
     assert evidence.calls == [] and evidence.warnings == [] and evidence.calls_recorded
     assert "no pg_config" in read({"version": "2.4", "entries": []}).warnings[0]
+
+
+@pytest.mark.parametrize("entries", [{}, {"entries": []}, {"entries": None}])
+def test_no_entries_are_no_calls_only_where_the_counters_agree(entries):
+    full = dump([entry(1), entry(2)])
+    del full["entries"]
+    evidence = read(full | entries)
+    assert not evidence.calls_recorded and evidence.waits[0].enqueued == 2
+    assert "pg_status counts 2 calls, so what this rank called is not known" in evidence.warnings[-1]
+    uncounted = read(full | entries | {"pg_status": {}})
+    assert not uncounted.calls_recorded and "nothing counts calls" in uncounted.warnings[-1]
+
+
+@pytest.mark.parametrize("key", ["collective_seq_id", "process_group", "profiling_name"])
+def test_a_dump_of_which_no_entry_can_be_compared_says_so(key):
+    entries = [entry(1), entry(2)]
+    for one in entries:
+        del one[key], one["pg_id"]
+    evidence = read(dump(entries, pg_status={}))
+    assert not evidence.calls_recorded
+    assert any(key in one and "(2 times)" in one for one in evidence.warnings)
+    assert "none of its 2 entries can be held against another rank's" in evidence.warnings[-1]
+    assert read(dump([entry(1), entries[1]])).calls_recorded
+
+
+def test_texts_of_a_dump_are_printable_and_bounded():
+    """A name may steer a terminal: everything that the reader hands on is on one line without escapes."""
+    odd = "g\x1b[2J\n\u202e" + "x" * 500
+    frames = [{"name": odd, "filename": odd, "line": 1}]
+    made = entry(
+        1, f"nccl:{odd}", process_group=(odd, odd), state=odd, input_dtypes=[odd, odd], frames=frames
+    )
+    evidence = read(dump([made], version=odd, pg_config={odd: {"name": odd, "desc": odd, "ranks": "[0, 1]"}}))
+    (call,) = evidence.calls
+    frame = call.frames[0]
+    texts = [call.operation, call.dtype, call.state, call.group.name, call.group.description]
+    texts += [frame.function, frame.file, *evidence.warnings]
+    assert all(one.isprintable() and len(one) <= 400 for one in texts)
+    assert call.group.ranks == (0, 1) and call.group.name.startswith("g?[2J??x")
 
 
 @pytest.mark.parametrize(

@@ -82,11 +82,11 @@ FACTS = {
                 f"1 in 0x7f5128002e10 of node01:199574 of 2: send #{number} x2420736 float"
                 for number in (0x12, 0x14, 0x16, 0x18)
             ),
+            f"1 in 0x7f5128002e10 of node01:199574 of 2: recv #{0xD60} x2420736 float",
             *(
                 f"1 in 0x7f516c002e10 of node01:199574 of 2: send #{number} x2420736 float"
                 for number in (0xD60, 0xD62)
             ),
-            f"1 in 0x7f5128002e10 of node01:199574 of 2: recv #{0xD60} x2420736 float",
         ],
         "communicators": {
             f"1 node01[1] {address} of node01:199574 of 2 completed"
@@ -195,11 +195,13 @@ FACTS = {
         "waits": ["6 in 0(default_pg): all_reduce #2070 x1 -> 1 limit 600 waited 600.022"],
         "ranks": [6],
     },
-    # The report counts from 1 and names who lags, which is not who is guilty: a note, no more.
+    # The report counts from 1 and names who lags, which is not who is guilty.
     "watchdog_16_desync_report": {
         "waits": [
             "0 in ?: all_reduce #2 x4 -> 4 limit 8 at buggy collective_mismatch.py:8 "
-            "at main collective_mismatch.py:15 at <module> collective_mismatch.py:18 waited 8.097"
+            "at main collective_mismatch.py:15 at <module> collective_mismatch.py:18 waited 8.097",
+            "0 in ?: all_reduce #2 enqueued 2",
+            "1 in ?: enqueued 1 completed 1",
         ],
         "notes": ["desync names [1] | [1] finished collective "],
     },

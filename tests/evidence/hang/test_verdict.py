@@ -244,12 +244,6 @@ def test_queue_lengths_name_who_stopped_first():
     assert "19 calls fewer" in hang.reason
 
 
-def test_the_desync_report_names_who_is_behind_not_who_is_guilty():
-    evidence = watchdog(Group(""), [(0, 2, "all_reduce", 4, None, None)])
-    evidence.notes.append(Note("desync", "[1] finished collective #2, but didn't join #3", "log", ranks=(1,)))
-    assert facts(hang_of(evidence)) == ("missing_rank", (1,), (0,), ())
-
-
 def test_a_process_that_is_gone_explains_the_waiting():
     evidence = watchdog(Group("0"), [(rank, 5, "all_reduce", 4, 5, 4) for rank in (0, 1, 2)])
     evidence.ranks.add(3)
@@ -325,15 +319,6 @@ def test_a_warning_of_a_mismatch_is_a_hint_only():
     hang = hang_of(Evidence(notes=[note]))
     assert (hang.verdict, hang.suspects) == ("undecided", ())
     assert "or a network error" in hang.reason
-
-
-def test_fingerprints_of_two_ranks_blame_nobody_and_of_three_the_minority():
-    of = Group("")
-    calls = [call(rank, of, 7, numel=5 if rank == 2 else 4, state="") for rank in range(3)]
-    two = hang_of(Evidence(pairs=[(calls[1], calls[2])]))
-    assert (two.verdict, two.first.sequence, two.suspects) == ("mismatch", 7, ())
-    three = hang_of(Evidence(pairs=[(calls[1], calls[2]), (calls[0], calls[2])]))
-    assert three.suspects == (2,)
 
 
 def test_a_stall_behind_another_groups_open_call_is_not_claimed():
