@@ -11,7 +11,7 @@ def agreed(table: Progress, ended: bool, states: bool) -> Finding | None:
     sequences = [sequence for at in table.at.values() for sequence in at]
     ranks = sorted(table.covered)
     if not sequences and not table.transfers:
-        return _counted(table, ranks) if max(table.enqueued.values(), default=-1) >= 0 else None
+        return _counted(table, ranks) if max(table.enqueued.values(), default=0) > 0 else None
     several = len(ranks) > 1
     counts = f"{ranks_said(ranks)} called {'the same ' if several else ''}in group {name_of(table.group)}"
     counts += f", up to call {max(sequences)}" if sequences else ""

@@ -216,4 +216,4 @@ def _cover(table: Progress, evidence: Evidence) -> None:
         member = source.kind == "dump" and source.rank in (table.group.ranks or ())
         if member and (not first.get(source.rank, 0) or source.rank in table.enqueued):
             table.covered.add(source.rank)
-            table.enqueued.setdefault(source.rank, -1)
+            table.enqueued.setdefault(source.rank, 0)  # dumps count from 1

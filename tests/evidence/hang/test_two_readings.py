@@ -214,3 +214,10 @@ def test_calls_of_which_nothing_tells_the_rank():
     assert (
         hang.verdict == "undecided" and "2 calls on record" in hang.reason and "rank_0.log" in hang.next_step
     )
+
+
+def test_a_rank_that_has_not_used_a_group_is_absent_from_its_first_call():
+    """Numbers of a dump begin with 1; a rank without a call in the group has made none of them."""
+    hang = hang_of(dumps(4, [[], *[[("all_reduce", 4, STARTED)]] * 3]))
+    assert (hang.verdict, hang.first.sequence, hang.absent) == ("missing_rank", 1, (0,))
+    assert hang.first.calls[1].startswith("all_reduce of [4] float")
