@@ -5,6 +5,7 @@ from dataclasses import replace
 from labkit.evidence.hang import findings as f
 from labkit.evidence.hang.findings import Finding, name_of
 from labkit.evidence.hang.progress import Progress
+from labkit.evidence.hang.records import COMPLETED, Call
 from labkit.evidence.hang.signature import ranks_said
 
 WAITING = (f.MISSING, f.STALL, f.UNDECIDED, f.TOO_SHORT)
@@ -21,7 +22,7 @@ def circle(found: list[tuple[Progress, Finding]]) -> list[Finding]:
     for k, (table, one) in enumerate(waiting):
         for other, (its_table, its) in enumerate(waiting):
             apart = one.group != its.group
-            if apart and (_waits_there(one, its) or _before(table, one, its_table, its)):
+            if apart and (_waits_there(one, its) or _before(its_table, its, table, one)):
                 after[k].add(other)
     return [waiting[k][1] for k in _cycle(after)]
 
@@ -80,10 +81,16 @@ def _before(table: Progress, one: Finding, other_table: Progress, other: Finding
 def _orders(table: Progress, finding: Finding) -> dict[int, int]:
     """When each rank called the stuck operation, as its place among all calls of the rank."""
     if finding.first is None or finding.first.sequence is None:
-        calls = {rank: tuple(calls[-1:]) for rank, calls in table.transfers.items()}
+        calls = {rank: _stuck_transfer(calls) for rank, calls in table.transfers.items()}
     else:
         calls = table.calls(finding.first.sequence)
     return {rank: one[0].order for rank, one in calls.items() if one and one[0].order is not None}
+
+
+def _stuck_transfer(calls: list[Call]) -> tuple[Call, ...]:
+    """The first that has not ended; the last where that is not told."""
+    open_ = [call for call in calls if call.state and call.state != COMPLETED]
+    return tuple(open_[:1] or calls[-1:])
 
 
 def _cycle(after: dict[int, set[int]]) -> list[int]:

@@ -12,7 +12,7 @@ from labkit.evidence.hang.progress import Progress
 from labkit.evidence.hang.records import Call
 from labkit.evidence.hang.shifts import shift_of
 from labkit.evidence.hang.signature import alike, differing, ranks_said, unlike
-from labkit.evidence.hang.stuck import late, stuck, unnumbered
+from labkit.evidence.hang.stuck import held, late, stuck, unnumbered
 from labkit.evidence.hang.suspects import minority, said_at
 from labkit.spec.rule import listed
 
@@ -47,8 +47,12 @@ def compare(table: Progress, ended: bool, states: bool) -> Finding | None:
         waited = table.gave_up and sequence >= min(table.gave_up.values())
         if waited and not any(table.finished(rank, sequence) for rank in table.covered):
             return stuck(table, sequence)
-        if states and not table.done(sequence) and _pending(table, sequence):
-            return stuck(table, sequence)
+        if states and sequence > made_by_all and (open_ := _open(table, sequence)):
+            return (
+                stuck(table, sequence)
+                if open_ == set(table.calls(sequence))
+                else held(table, sequence, open_)
+            )
     if not states and sequences and late(table, table.calls(sequences[-1])):
         return stuck(table, sequences[-1])
     return agreed(table, ended, states)
@@ -86,7 +90,7 @@ def _first_absent(table: Progress, least: int, behind: list[int], ahead: list[in
     because numbers may leave gaps for sends and receives.
     """
     least = max(least, 1 + min(table.enqueued[rank] for rank in behind))
-    if all(table.lowest.get(rank, least + 1) > least for rank in ahead):
+    if least > 0 and all(table.lowest.get(rank, least + 1) > least for rank in ahead):
         return least
     return min((at for rank in ahead for at in table.at.get(rank, ()) if at >= least), default=least)
 
@@ -96,10 +100,9 @@ def _recorded(table: Progress) -> set[int]:
     return {sequence for rank, at in table.at.items() if rank in table.lowest for sequence in at}
 
 
-def _pending(table: Progress, sequence: int) -> bool:
-    """Whether no rank has completed a call that some have on record."""
-    calls = table.calls(sequence)
-    return bool(calls) and not any(table.finished(rank, sequence) for rank in calls)
+def _open(table: Progress, sequence: int) -> set[int]:
+    """The ranks that have the call on record and have not completed it."""
+    return {rank for rank in table.calls(sequence) if not table.finished(rank, sequence)}
 
 
 def _mismatch(table: Progress, sequence: int, calls: dict, differs: tuple[str, ...]) -> Finding:
@@ -110,7 +113,10 @@ def _mismatch(table: Progress, sequence: int, calls: dict, differs: tuple[str, .
         verdict = f.ORDER
     parted = unlike(calls)
     first = First(name_of(table.group), sequence, {rank: said_at(call) for rank, call in parted.items()})
-    each = "; ".join(f"{ranks_said(ranks)} {_calls(ranks)} {first.calls[ranks[0]]}" for ranks in classes)
+    each = "; ".join(
+        f"{ranks_said(ranks)} {_calls(ranks)} {max((first.calls[rank] for rank in ranks), key=len)}"
+        for ranks in classes
+    )
     passed = all(table.finished(rank, sequence) for rank in calls)
     reason = f"at {first} the ranks differ in {listed(list(differs), 'and')}: {each}"
     reason += f"; {shift.words}" if shift.words else ""

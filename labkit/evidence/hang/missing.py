@@ -4,7 +4,7 @@ from labkit.evidence.hang import findings as f
 from labkit.evidence.hang.findings import Finding, First, files_of, name_of
 from labkit.evidence.hang.progress import Progress
 from labkit.evidence.hang.records import Call
-from labkit.evidence.hang.signature import ranks_said, said
+from labkit.evidence.hang.signature import POINT_TO_POINT, ranks_said, said
 from labkit.evidence.hang.stuck import limit_said
 from labkit.evidence.hang.suspects import by_site, minority, parted, said_at, site_said
 from labkit.spec.rule import counted, listed
@@ -18,7 +18,7 @@ def missing(table: Progress, sequence: int, behind: list[int], ahead: list[int],
     reason = f"{ranks_said(ahead)} {'have' if len(ahead) > 1 else 'has'} come to {first}"
     reason += f", {what}" if what else ", which is no longer on record" if table.lowest else ""
     reason += f"; {ranks_said(behind)} {'have' if len(behind) > 1 else 'has'} not"
-    there = {rank: table.elsewhere[rank] for rank in behind if rank in table.elsewhere and ended}
+    there = {rank: call for rank in behind if ended and (call := _other(table, rank, sequence)) is not None}
     suspects, words, decide = _whose(table, sequence, behind, ahead, there)
     reason += words + _elsewhere(there, first) + limit_said(table)
     last = _last_call(table, behind)
@@ -80,13 +80,24 @@ def _whose(table: Progress, sequence: int, behind, ahead, there) -> tuple[list[i
     return [], words, ""
 
 
+def _other(table: Progress, rank: int, sequence: int) -> Call | None:
+    """The other call in which a rank waits instead: of another group, a transfer, or an earlier one here."""
+    call = table.waiting.get(rank)
+    if call is None or call.group.name != table.group.name or call.operation in POINT_TO_POINT:
+        return call
+    earlier = call.sequence is not None and call.sequence < sequence
+    return call if earlier and call.state and not table.done(call.sequence) else None
+
+
+def _which(call: Call) -> tuple:
+    return call.group.name, call.sequence, call.operation, call.peer
+
+
 def _elsewhere(there: dict[int, Call], first: First) -> str:
     """In words, where the absent ranks wait; a call that is the same but for its group is one mistake."""
     words = ""
     for call in dict.fromkeys(there.values()):
-        ranks = [
-            rank for rank, one in there.items() if one.group == call.group and one.sequence == call.sequence
-        ]
+        ranks = [rank for rank, one in there.items() if _which(one) == _which(call)]
         if call.rank == min(ranks):
             where = First(name_of(call.group), call.sequence, {})
             words += f"; {ranks_said(ranks)} wait{'' if len(ranks) > 1 else 's'} in {where}, {said((call,))}"

@@ -18,8 +18,8 @@ class Progress:
     first that a rank still has on record; ``pending``: lengths of queues; ``covered``: ranks of which a
     source says how far they are; ``waits``: what gave up, and ``gave_up``: in which call, by its number;
     ``transfers``: sends and receives, apart; ``whole``: ranks whose record goes back to their first call;
-    ``blind``: ranks whose record begins, in whatever group, with a call that has not ended; ``elsewhere``:
-    the call of another group in which a rank waits.
+    ``blind``: ranks whose record begins, in whatever group, with a call that has not ended; ``waiting``: the
+    call in which a rank waits, of this group or another.
     """
 
     group: Group
@@ -34,7 +34,7 @@ class Progress:
     covered: set[int] = field(default_factory=set)
     whole: set[int] = field(default_factory=set)
     blind: set[int] = field(default_factory=set)
-    elsewhere: dict[int, Call] = field(default_factory=dict)
+    waiting: dict[int, Call] = field(default_factory=dict)
 
     @property
     def unknown(self) -> list[int]:
@@ -48,8 +48,12 @@ class Progress:
 
     @property
     def size(self) -> int:
-        """How many ranks it has; where that is not said, at least as many as the highest on record needs."""
-        return self.group.members or 1 + max(self.covered, default=-1)
+        """How many ranks it has; where that is not said, as many as are on record.
+
+        Of the group of all ranks at least as many as the highest needs.
+        """
+        least = 1 + max(self.covered, default=-1) if self.group.name in ("", "0") else len(self.covered)
+        return self.group.members or least
 
     @property
     def complete(self) -> bool:
@@ -62,14 +66,11 @@ class Progress:
 
     def done(self, sequence: int) -> bool:
         """Whether a rank has completed what nobody can complete before all have called it."""
-        calls_there = self.calls(sequence)
-        if not calls_there:  # then the counters are all there is
-            return any(completed >= sequence for completed in self.completed.values())
-        for rank, calls in calls_there.items():
-            meets = all(call.operation in MEETING for call in calls)
-            if meets and (self.finished(rank, sequence) or all(call.state == COMPLETED for call in calls)):
-                return True
-        return False
+        there = self.calls(sequence)  # without any the counters are all there is
+        if any(call.operation not in MEETING for calls in there.values() for call in calls):
+            return False
+        counted = max(self.completed.values(), default=-1) >= sequence
+        return counted or any(self.finished(rank, sequence) for rank in there)
 
     def overwritten(self, sequence: int) -> list[int]:
         """Ranks whose ring may have lost calls before this one that have not ended either."""
@@ -120,10 +121,11 @@ def progress_of(evidence: Evidence) -> list[Progress]:
                 wait = replace(wait, group=call.group, call=call)
             _take_wait(table(wait.group), wait)
     dumps = any(source.kind == "dump" for source in evidence.sources)
-    waits = open_calls(evidence) if dumps else {}  # a log ends anywhere
+    given_up = {wait.rank: wait.call for wait in evidence.waits if wait.call and wait.waited is not None}
+    waits = given_up | (open_calls(evidence) if dumps else {})  # a log ends anywhere
     for one in tables.values():
         _cover(one, evidence)
-        one.elsewhere = {rank: call for rank, call in waits.items() if call.group.name != one.group.name}
+        one.waiting = waits
     return list(tables.values())
 
 
@@ -196,7 +198,7 @@ def _take_wait(table: Progress, wait: Wait) -> None:
         table.pending[rank] = wait.pending
     if wait.waited is not None or wait.limit is not None:
         table.waits.setdefault(rank, wait)
-        if call is not None and call.sequence is not None:
+        if call is not None and call.sequence is not None and call.operation not in POINT_TO_POINT:
             table.gave_up[rank] = min(call.sequence, table.gave_up.get(rank, call.sequence))
 
 

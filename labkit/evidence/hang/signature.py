@@ -80,7 +80,8 @@ def alike(by_rank: dict[int, tuple[Call, ...]]) -> list[list[int]]:
     classes: list[list[int]] = []
     for rank in sorted(by_rank):
         for members in classes:
-            if not differing({0: by_rank[members[0]], 1: by_rank[rank]}):
+            # With all of them: one that does not say its size agrees with two that differ.
+            if not differing({one: by_rank[one] for one in (*members, rank)}):
                 members.append(rank)
                 break
         else:

@@ -3,7 +3,7 @@
 from labkit.evidence.hang import findings as f
 from labkit.evidence.hang.findings import Finding, First, files_of, name_of
 from labkit.evidence.hang.progress import Progress
-from labkit.evidence.hang.signature import ROOTED, differing, ranks_said
+from labkit.evidence.hang.signature import POINT_TO_POINT, ROOTED, differing, ranks_said
 from labkit.evidence.hang.suspects import by_site, call_site, said_at, site_said
 from labkit.units import format_time
 
@@ -12,8 +12,23 @@ LATE = 0.98  # of the limit: watchdogs look once in a while, and a little before
 
 def stuck(table: Progress, sequence: int) -> Finding:
     """The finding for a call that all on record have made alike, and that none of them has completed."""
-    later = sorted({at for at in table.gave_up.values() if at > sequence})
-    return _apart(table, sequence, later[0]) if later else _stuck(table, sequence, table.calls(sequence))
+    others = sorted({at for at in table.gave_up.values() if at != sequence})
+    if others and sequence in table.gave_up.values():
+        return _apart(table, *sorted((sequence, others[0])))
+    return _stuck(table, sequence, table.calls(sequence))
+
+
+def held(table: Progress, sequence: int, open_: set[int]) -> Finding:
+    """The finding for a call of one root, as a broadcast, that some ranks have ended and others have not."""
+    calls = table.calls(sequence)
+    first = First(name_of(table.group), sequence, {rank: said_at(call) for rank, call in calls.items()})
+    reason = (
+        f"{ranks_said(open_)} {'have' if len(open_) > 1 else 'has'} not ended {first}, "
+        f"{next(iter(first.calls.values()))}, which {ranks_said(set(calls) - open_)} left behind: either the "
+        "network does not deliver there, or the dumps were taken at different moments"
+    )
+    decide = "dumps taken once more: what is open then as well is stuck"
+    return Finding(table.group, f.UNDECIDED, reason, first, ahead=tuple(sorted(open_)), decide=decide)
 
 
 def unnumbered(table: Progress) -> Finding:
@@ -24,8 +39,8 @@ def unnumbered(table: Progress) -> Finding:
     first = First(name_of(table.group), None, {rank: said_at(call) for rank, call in calls.items()})
     each = "; ".join(f"rank {rank} {words}" for rank, words in first.calls.items())
     reason = (
-        f"the ranks wait in different operations ({each}), and the messages have no number: either they "
-        "differ at one call, or they are at different ones"
+        f"the ranks wait in different operations ({each}), without numbers that could be compared: either "
+        "they differ at one call, or they are at different ones"
     )
     ahead = tuple(sorted(table.covered))
     return Finding(table.group, f.UNDECIDED, reason, first, ahead=ahead, decide="the dumps of all ranks")
@@ -53,7 +68,7 @@ def _apart(table: Progress, sequence: int, later: int) -> Finding:
 
 
 def _stuck(table: Progress, sequence: int | None, calls: dict) -> Finding:
-    ranks = sorted(table.covered)
+    ranks = sorted(rank for rank in table.covered if rank in calls or not _transfers(table, rank))
     first = First(name_of(table.group), sequence, {rank: said_at(call) for rank, call in calls.items()})
     what = next(iter(first.calls.values()), "which nothing names")
     unknown, decide = table.unknown, ""
@@ -68,6 +83,13 @@ def _stuck(table: Progress, sequence: int | None, calls: dict) -> Finding:
             "had not ended either: either the ranks differ in one of those, or the network does not deliver"
         )
         decide = "dumps of a longer ring (TORCH_FR_BUFFER_SIZE=20000) the next time"
+    elif table.complete and _roots_open(calls):
+        verdict = f.UNDECIDED
+        reason = (
+            f"{alike}: all {len(ranks)} ranks of the group called it, and none completed it: either they "
+            "named different roots, which is not on record, or the network does not deliver"
+        )
+        decide = "a debug log with NCCL_DEBUG_SUBSYS=COLL, which has the roots, or the lines that call"
     elif table.complete:
         verdict = f.STALL
         reason = (
@@ -79,7 +101,7 @@ def _stuck(table: Progress, sequence: int | None, calls: dict) -> Finding:
         verdict = f.UNDECIDED
         others = ranks_said(unknown) if unknown else "a rank that is not on record"
         reason = f"{alike}, and none completed it: either {others} did not call it"
-        if any(one.operation in ROOTED and one.root is None for call in calls.values() for one in call):
+        if _roots_open(calls):
             reason += ", or the ranks named different roots, which is not on record"
         reason += ", or all called it alike and the network does not deliver"
         decide = files_of(unknown) if unknown else "the dumps or logs of all ranks of this group"
@@ -94,6 +116,17 @@ def _stuck(table: Progress, sequence: int | None, calls: dict) -> Finding:
         suspects=tuple(_last(calls)) if too_late else (),
         decide=decide,
     )
+
+
+def _transfers(table: Progress, rank: int) -> bool:
+    """Whether a rank is known to wait in a send or receive."""
+    call = table.waiting.get(rank)
+    return call is not None and call.operation in POINT_TO_POINT
+
+
+def _roots_open(calls) -> bool:
+    """Whether ranks may have named different roots: dumps do not hold them."""
+    return any(one.operation in ROOTED and one.root is None for call in calls.values() for one in call)
 
 
 def _from_elsewhere(calls) -> str:

@@ -7,7 +7,7 @@ from labkit.evidence.hang.between import root
 from labkit.evidence.hang.findings import Finding, First, files_of, name_of
 from labkit.evidence.hang.progress import Progress
 from labkit.evidence.hang.records import COMPLETED, Call
-from labkit.evidence.hang.signature import elements, said
+from labkit.evidence.hang.signature import POINT_TO_POINT, elements, ranks_said, said
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +15,7 @@ class _Pair:
     """The transfers from one rank to another: what the one sends and what the other takes.
 
     ``passed``: a counterpart has ended on the other side, and it may be that of a call that is open here.
+    ``lost``: a ring has gone round and may have lost calls that are open too.
     """
 
     source: int
@@ -22,6 +23,7 @@ class _Pair:
     sends: list[Call]
     takes: list[Call]
     passed: bool = False
+    lost: bool = False
 
 
 def compare_transfers(table: Progress, ended: bool, states: bool) -> Finding | None:
@@ -50,8 +52,11 @@ def compare_transfers(table: Progress, ended: bool, states: bool) -> Finding | N
             found.append(_one_sided(table, pair, *alone) if alone else _pair_finding(table, pair, states))
         elif {source, target} <= table.whole:
             found.append(_pair_finding(table, pair, states))
+    crossing = _crossing(table) if states else None
     found = [one for one in found if one is not None and (ended or one.verdict == f.MISMATCH)]
     for verdict in (f.MISMATCH, f.MISSING):
+        if verdict == f.MISSING and crossing is not None:
+            return crossing
         if some := [one for one in found if one.verdict == verdict]:
             return root(some) if verdict == f.MISSING else some[0]
     return next(iter(found), None)
@@ -85,7 +90,55 @@ def _open(table: Progress, pair: _Pair) -> _Pair:
     waits = [[call for call in calls if call.state != COMPLETED] for calls in (sends, takes)]
     other = takes if len(waits[0]) > len(waits[1]) else sends
     passed = any(call.state == COMPLETED for call in other) and not table.waits
-    return _Pair(pair.source, pair.target, *waits, passed)
+    # What comes before the first open call has ended: then none was lost that had not.
+    whole = {pair.source, pair.target} <= table.whole
+    lost = not whole and any(calls and calls[0].state != COMPLETED for calls in (sends, takes))
+    return _Pair(pair.source, pair.target, *waits, passed, lost)
+
+
+def _crossing(table: Progress) -> Finding | None:
+    """Ranks that each wait in a transfer for one that stands behind the next rank's own, in a circle.
+
+    As where both sides of a pair send first, or both receive. What one launch bundles has one number and
+    does not stand behind each other.
+    """
+    firsts = {
+        rank: call
+        for rank, call in table.waiting.items()
+        if call.operation in POINT_TO_POINT
+        and call.group.name == table.group.name
+        and call.peer is not None
+        and rank not in table.blind  # what it waits in may have been overwritten
+    }
+    after = {rank: call.peer for rank, call in firsts.items() if _stands_behind(table, call, firsts)}
+    for start in sorted(after):
+        path = [start]
+        while path[-1] in after and after[path[-1]] not in path:
+            path.append(after[path[-1]])
+        if after.get(path[-1]) in path:
+            ring = path[path.index(after[path[-1]]) :]
+            calls = {rank: said((firsts[rank],)) for rank in sorted(ring)}
+            each = "; ".join(f"rank {rank} in {words}" for rank, words in calls.items())
+            reason = (
+                f"{ranks_said(ring)} wait for each other: {each}; the counterpart of each stands behind the "
+                "call in which the other waits, or was not made"
+            )
+            first = First(name_of(table.group), None, calls)
+            return Finding(table.group, f.CIRCULAR, reason, first, ahead=tuple(sorted(ring)))
+    return None
+
+
+def _stands_behind(table: Progress, call: Call, firsts: dict[int, Call]) -> bool:
+    """Whether the counterpart of a call is not among what its peer has launched and waits in."""
+    blocked = firsts.get(call.peer)
+    if blocked is None:
+        return False
+    launched = [
+        one
+        for one in table.transfers.get(call.peer, [])
+        if one.sequence == blocked.sequence and one.state != COMPLETED
+    ]
+    return not any(one.peer == call.rank and one.operation != call.operation for one in launched)
 
 
 def _one_sided(table: Progress, pair: _Pair, unknown: int) -> Finding | None:
@@ -109,6 +162,15 @@ def _waits(rank: int, other: int, sends: bool) -> str:
 
 def _pair_finding(table: Progress, pair: _Pair, states: bool) -> Finding | None:
     source, target, sends, takes = pair.source, pair.target, pair.sends, pair.takes
+    if pair.lost and sends and takes:
+        first = First(name_of(table.group), None, {source: said((sends[0],)), target: said((takes[0],))})
+        reason = (
+            f"transfers from rank {source} to rank {target} do not end, and a ring has lost those before: "
+            "either one of them does not fit its counterpart, or the network does not deliver"
+        )
+        decide = "dumps of a longer ring (TORCH_FR_BUFFER_SIZE=20000) the next time"
+        ahead = (min(source, target), max(source, target))
+        return Finding(table.group, f.UNDECIDED, reason, first, ahead=ahead, decide=decide)
     for k, (send, take) in enumerate(zip(sends, takes, strict=False)):
         given, taken = elements(send)[0], elements(take)[1] or elements(take)[0]
         known = None not in (given, taken) and (send.dtype == take.dtype or not (send.dtype and take.dtype))

@@ -21,6 +21,10 @@ from labkit.units import format_time
 _GONE = ("out of memory", "exited", "exception")
 _ONE_EACH = "one file for each rank of one run, its number in the name (rank_0.log, trace_rank_0)"
 _LOGS = "a log with NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=INIT,COLL, or flight-recorder dumps"
+_MOMENTS = (
+    "no rank says that it gave up: should the job have run on while the dumps were taken, at different "
+    "moments, take them once more"
+)
 # What alone decides nothing, and its two readings.
 _HINTS = {
     "mismatch": "the library warns of mismatched collectives{named}: either the programs differ there, or a "
@@ -86,9 +90,13 @@ def _chosen(
             "or one was left out"
         )
         return Finding(groups[0], f.CIRCULAR, reason, waiting[0].first, ahead=ahead)
+    if by_verdict[f.CIRCULAR]:
+        return by_verdict[f.CIRCULAR][0]
     lost = _lost(evidence)
     if by_verdict[f.MISSING]:
-        return _explained(root(by_verdict[f.MISSING]), evidence, lost)
+        first = root(by_verdict[f.MISSING])
+        held = None if first.suspects else _waits_in(first, [one for _, one in compared])
+        return _explained(held or first, evidence, lost)
     without = _without_dump(found, evidence)
     if without is not None:
         return _explained(without, evidence, lost)
@@ -103,6 +111,22 @@ def _chosen(
             open_ = [one for one in by_verdict[verdict] if one.first is not None] or by_verdict[verdict]
             return _explained(open_[0], evidence, lost)
     return _nothing_stuck(by_verdict[f.HEALTHY], evidence)
+
+
+def _waits_in(missing: Finding, found: list[Finding]) -> Finding | None:
+    """What holds the absent ranks up, where all of them wait in one call of another group."""
+    held = (f.STALL, f.TOO_SHORT, f.UNDECIDED)
+    return next(
+        (
+            one
+            for one in found
+            if one.verdict in held
+            and one.first is not None
+            and one.group != missing.group
+            and set(missing.absent) <= set(one.ahead)
+        ),
+        None,
+    )
 
 
 def _without_dump(found: list[Finding], evidence: Evidence) -> Finding | None:
@@ -197,6 +221,8 @@ def _explained(finding: Finding, evidence: Evidence, lost: list[Note]) -> Findin
             return replace(
                 finding, reason=f"{finding.reason}; rank {note.rank} says: {note.words} ({note.where})"
             )
+    if finding.verdict in (f.MISSING, f.STALL) and _asked_for(evidence):
+        finding = replace(finding, reason=f"{finding.reason}; {_MOMENTS}")
     idle = _idle(evidence) if finding.verdict == f.UNDECIDED else []
     if idle:
         who = ranks_said(idle)
@@ -208,6 +234,12 @@ def _explained(finding: Finding, evidence: Evidence, lost: list[Note]) -> Findin
             verdict = f.STALL if finding.verdict == f.UNDECIDED else finding.verdict
             return replace(finding, verdict=verdict, reason=reason)
     return finding
+
+
+def _asked_for(evidence: Evidence) -> bool:
+    """Whether nothing says that any rank gave up: the dumps may be of a job that still runs."""
+    dumped = any(source.kind == "dump" for source in evidence.sources)
+    return dumped and not evidence.notes and not any(wait.limit or wait.waited for wait in evidence.waits)
 
 
 def _idle(evidence: Evidence) -> list[int]:

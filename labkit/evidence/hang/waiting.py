@@ -16,7 +16,7 @@ def open_calls(evidence: Evidence) -> dict[int, Call]:
     waits: dict[int, Call] = {}
     last: dict[int, Call] = {}
     for rank, calls in by_rank.items():
-        if any(call.state for call in calls):
+        if evidence.states_recorded and any(call.state for call in calls):
             open_ = [call for call in calls if call.state != COMPLETED]
             if open_:
                 waits[rank] = min(open_, key=_order)

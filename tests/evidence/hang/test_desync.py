@@ -64,7 +64,7 @@ def test_ranks_that_never_joined_are_absent_and_nobody_is_blamed():
         " - To our best knowledge, ranks [5, 6] are the lagging ranks that caused this timeout. "
         "They never joined any collectives"
     )
-    assert verdict(text) == ("missing_rank", 0, (5, 6), (0,), ())
+    assert verdict(text) == ("missing_rank", 11, (5, 6), (0,), ())
     assert "ranks 1 to 4" in hang_of(read_text(text, "job.log")).reason
 
 

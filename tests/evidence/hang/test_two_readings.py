@@ -107,8 +107,8 @@ def test_a_rank_waits_in_the_first_call_that_has_not_ended():
     calls = [
         call(0, of, k + 1, state=state, order=k) for k, state in enumerate((COMPLETED, STARTED, STARTED))
     ]
-    assert open_calls(Evidence(calls=calls))[0].sequence == 2
-    assert open_calls(Evidence(calls=calls[:1])) == {}
+    assert open_calls(Evidence(calls=calls, states_recorded=True))[0].sequence == 2
+    assert open_calls(Evidence(calls=calls[:1], states_recorded=True)) == {}
 
 
 def test_a_log_that_ends_inside_a_launch_of_several_calls_is_no_mismatch():
