@@ -88,9 +88,10 @@ def _orders(table: Progress, finding: Finding) -> dict[int, int]:
 
 
 def _stuck_transfer(calls: list[Call]) -> tuple[Call, ...]:
-    """The first that has not ended; the last where that is not told."""
-    open_ = [call for call in calls if call.state and call.state != COMPLETED]
-    return tuple(open_[:1] or calls[-1:])
+    """The first that has not ended, if any; the last where that is not told."""
+    if not any(call.state for call in calls):
+        return tuple(calls[-1:])
+    return tuple(call for call in calls if call.state != COMPLETED)[:1]
 
 
 def _cycle(after: dict[int, set[int]]) -> list[int]:

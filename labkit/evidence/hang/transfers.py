@@ -41,18 +41,19 @@ def compare_transfers(table: Progress, ended: bool, states: bool) -> Finding | N
             if call.peer not in (None, rank)
         }
     )
-    found = []
+    found, open_ = [], []
     for source, target in ends:
         sends = _of(table.transfers.get(source, []), "send", target)
         takes = _of(table.transfers.get(target, []), "recv", source)
         pair = _Pair(source, target, sends, takes)
         if states:
             pair = _open(table, pair)
+            open_ += [*pair.sends, *pair.takes]
             alone = {source, target} - table.covered
             found.append(_one_sided(table, pair, *alone) if alone else _pair_finding(table, pair, states))
         elif {source, target} <= table.whole:
             found.append(_pair_finding(table, pair, states))
-    crossing = _crossing(table) if states else None
+    crossing = _crossing(table, open_)
     found = [one for one in found if one is not None and (ended or one.verdict == f.MISMATCH)]
     for verdict in (f.MISMATCH, f.MISSING):
         if verdict == f.MISSING and crossing is not None:
@@ -96,7 +97,7 @@ def _open(table: Progress, pair: _Pair) -> _Pair:
     return _Pair(pair.source, pair.target, *waits, passed, lost)
 
 
-def _crossing(table: Progress) -> Finding | None:
+def _crossing(table: Progress, open_: list[Call]) -> Finding | None:
     """Ranks that each wait in a transfer for one that stands behind the next rank's own, in a circle.
 
     As where both sides of a pair send first, or both receive. What one launch bundles has one number and
@@ -108,6 +109,7 @@ def _crossing(table: Progress) -> Finding | None:
         if call.operation in POINT_TO_POINT
         and call.group.name == table.group.name
         and call.peer is not None
+        and call in open_  # on the other side as well
         and rank not in table.blind  # what it waits in may have been overwritten
     }
     after = {rank: call.peer for rank, call in firsts.items() if _stands_behind(table, call, firsts)}
