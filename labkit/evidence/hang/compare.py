@@ -107,7 +107,8 @@ def _open(table: Progress, sequence: int) -> set[int]:
 
 def _mismatch(table: Progress, sequence: int, calls: dict, differs: tuple[str, ...]) -> Finding:
     classes = alike(calls)
-    suspects = minority(classes, table.size)
+    # Old messages name no group: what differs may be calls of two groups, each right.
+    suspects = minority(classes, table.size) if table.group.name else []
     verdict, shift = f.MISMATCH, shift_of(table, sequence, classes)
     if shift.swapped:
         verdict = f.ORDER
@@ -153,6 +154,8 @@ def _blame(suspects: list[int], classes: list[list[int]], table: Progress) -> st
             f"whose fault it is cannot be told without {ranks_said(table.unknown)}: no majority of the "
             "group is on record"
         )
+    if not table.group.name:
+        return "whose fault it is cannot be told: the messages name no group, so these may be calls of two"
     if table.group.members is None:
         return "whose fault it is cannot be told: how many ranks the group has is not on record"
     return "whose fault it is cannot be told: no class of ranks is in the majority"

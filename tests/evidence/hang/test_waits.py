@@ -137,3 +137,11 @@ def test_dumps_that_nobody_gave_up_for_may_be_of_a_job_that_runs():
     assert "take them once more" in hang_of(evidence).reason
     evidence.waits.append(Wait(1, evidence.groups[0], "log", waited=600.0, limit=600.0))
     assert "take them once more" not in hang_of(evidence).reason
+
+
+def test_messages_without_a_group_blame_nobody():
+    """PyTorch 1.12: three ranks of one group and one of another may each be right."""
+    rows = [(rank, 4, "all_gather" if rank == 3 else "all_reduce", 8, None, None) for rank in range(4)]
+    hang = hang_of(watchdog(Group(""), rows))
+    assert (hang.verdict, hang.suspects) == ("mismatch", ()) and "may be calls of two" in hang.reason
+    assert hang_of(watchdog(group(4), rows)).suspects == (3,)
