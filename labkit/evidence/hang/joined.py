@@ -31,13 +31,13 @@ def join(evidence: Evidence) -> None:
     groups = _groups(parts, names, ranks)
     evidence.communicators = [one for one in evidence.communicators if one.calls is None]
     hosts: dict[str, set[int | None]] = {}
-    for part, group in zip(parts, groups, strict=True):
-        rank = ranks.of.get(part.process)
-        with nothing_collected():
+    with nothing_collected():
+        for part, group in zip(parts, groups, strict=True):
+            rank = ranks.of.get(part.process)
             evidence.calls += _calls(part, group, rank, ranks.counted)
-        part.one.calls.clear()
-        evidence.communicators.append(replace(part.one, group=group, rank=rank, calls=None))
-        hosts.setdefault(part.one.host, set()).add(rank)
+            part.one.calls.clear()
+            evidence.communicators.append(replace(part.one, group=group, rank=rank, calls=None))
+            hosts.setdefault(part.one.host, set()).add(rank)
     evidence.notes = [_owned(note, hosts) for note in evidence.notes]
 
 
