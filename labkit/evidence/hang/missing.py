@@ -1,5 +1,7 @@
 """Ranks that did not come to a call that others made: who is absent, and whose fault that likely is."""
 
+from collections.abc import Iterable
+
 from labkit.evidence.hang import findings as f
 from labkit.evidence.hang.findings import Finding, First, files_of, name_of
 from labkit.evidence.hang.progress import Progress
@@ -20,10 +22,17 @@ def missing(table: Progress, sequence: int, behind: list[int], ahead: list[int],
     reason += f"; {ranks_said(behind)} {'have' if len(behind) > 1 else 'has'} not"
     there = {rank: call for rank in behind if ended and (call := _other(table, rank, sequence)) is not None}
     suspects, words, decide = _whose(table, sequence, behind, ahead, there)
-    reason += words + _elsewhere(there, first) + limit_said(table)
+    verdict, reason = f.MISSING, reason + words + _elsewhere(there, calls)
+    if ended and not suspects and _held(there, behind):
+        verdict = f.UNDECIDED
+        reason += (
+            ", or the network does not deliver there; who else is in that group is not on record, so either "
+            "may be"
+        )
+        decide = "a stack (py-spy dump --pid PID) of each rank that is not in that call"
+    reason += limit_said(table)
     last = _last_call(table, behind)
     reason += f"; {last}" if last else ""
-    verdict = f.MISSING
     if not ended:
         verdict = f.UNDECIDED
         reason += (
@@ -60,6 +69,8 @@ def _whose(table: Progress, sequence: int, behind, ahead, there) -> tuple[list[i
         if suspects:
             return suspects, f"{words}; likely {ranks_said(suspects)}, the minority there", ""
     suspects = [rank for rank in suspects if rank not in there]
+    if len(there) == len(behind) and not _same(there.values(), table.calls(sequence)):
+        suspects = []  # all who are behind have a reason: then the others made no call too many
     if suspects and set(suspects) <= set(ahead):
         words += (
             f"; likely {ranks_said(suspects)}: {len(ahead)} of {table.size} ranks call it, as in a branch on "
@@ -89,11 +100,22 @@ def _other(table: Progress, rank: int, sequence: int) -> Call | None:
     return call if earlier and call.state and not table.done(call.sequence) else None
 
 
+def _held(there: dict[int, Call], behind: list[int]) -> bool:
+    """Whether all that are behind wait in one call of another group, of which gloo tells no more."""
+    calls = {_which(call) for call in there.values()}
+    return len(there) == len(behind) and len(calls) == 1 and not any(call.state for call in there.values())
+
+
 def _which(call: Call) -> tuple:
     return call.group.name, call.sequence, call.operation, call.peer
 
 
-def _elsewhere(there: dict[int, Call], first: First) -> str:
+def _same(there: Iterable[Call], calls: dict[int, tuple[Call, ...]]) -> bool:
+    """Whether what absent ranks wait in is the call that they are missed in, but for its group."""
+    return {said((call,)) for call in there} == {said(one) for one in calls.values()}
+
+
+def _elsewhere(there: dict[int, Call], calls: dict[int, tuple[Call, ...]]) -> str:
     """In words, where the absent ranks wait; a call that is the same but for its group is one mistake."""
     words = ""
     for call in dict.fromkeys(there.values()):
@@ -101,7 +123,7 @@ def _elsewhere(there: dict[int, Call], first: First) -> str:
         if call.rank == min(ranks):
             where = First(name_of(call.group), call.sequence, {})
             words += f"; {ranks_said(ranks)} wait{'' if len(ranks) > 1 else 's'} in {where}, {said((call,))}"
-            same = {one.split(" from ")[0] for one in first.calls.values()} == {said((call,))}
+            same = _same([call], calls)
             words += ": the same call, so one of the two names the wrong group" if same else ""
             words += "" if same else ": who does not come there is late"
     return words

@@ -145,3 +145,15 @@ def test_messages_without_a_group_blame_nobody():
     hang = hang_of(watchdog(Group(""), rows))
     assert (hang.verdict, hang.suspects) == ("mismatch", ()) and "may be calls of two" in hang.reason
     assert hang_of(watchdog(group(4), rows)).suspects == (3,)
+
+
+def test_a_rank_that_calls_alone_is_not_blamed_where_all_others_wait_elsewhere():
+    """Ranks 0 to 2 of the world wait for transfers from outside of it; rank 3 went on as it should."""
+    waits = {rank: [(WORLD, 1, "all_reduce", COMPLETED), transfer("recv", 1, rank + 4)] for rank in range(3)}
+    pairs = group(8, "9")
+    for rank in range(3):
+        waits[rank][1] = (pairs, *waits[rank][1][1:])
+    alone = [(WORLD, 1, "all_reduce", COMPLETED), (WORLD, 2, "all_reduce", STARTED)]
+    hang = hang_of(job({**waits, 3: alone}, (WORLD, pairs)))
+    world = next(one for one in hang.findings if one.group == WORLD)
+    assert (world.verdict, world.absent, world.suspects) == ("missing_rank", (0, 1, 2), ())
