@@ -24,7 +24,7 @@ def circle(found: list[tuple[Progress, Finding]]) -> list[Finding]:
             apart = one.group != its.group
             if apart and (_waits_there(one, its) or _before(its_table, its, table, one)):
                 after[k].add(other)
-    return [waiting[k][1] for k in _cycle(after)]
+    return [waiting[k][1] for k in cycle(after)]
 
 
 def root(found: list[Finding]) -> Finding:
@@ -94,7 +94,7 @@ def _stuck_transfer(calls: list[Call]) -> tuple[Call, ...]:
     return tuple(call for call in calls if call.state != COMPLETED)[:1]
 
 
-def _cycle(after: dict[int, set[int]]) -> list[int]:
+def cycle(after: dict[int, set[int]]) -> list[int]:
     """The nodes of a circle, or none: what is left when nodes without a successor are taken off."""
     left = {node: set(then) for node, then in after.items()}
     while True:

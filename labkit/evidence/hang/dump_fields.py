@@ -8,6 +8,7 @@ from functools import lru_cache
 
 from labkit.evidence.hang.lines import SPELLINGS
 from labkit.evidence.hang.records import MOST_RANKS, Frame
+from labkit.evidence.printed import printable
 from labkit.spec.checks import shown
 
 _LARGEST = 2**63 - 1
@@ -34,7 +35,7 @@ def word(text, most: int = _LONGEST_WORD) -> str:
     if not isinstance(text, str):
         return ""
     if not text.isprintable():
-        text = "".join(letter if letter.isprintable() else "?" for letter in text[: most + 1])
+        text = printable(text, most + 1)
     return text if len(text) <= most else text[: most - 3] + "..."
 
 

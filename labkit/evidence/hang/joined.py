@@ -8,7 +8,6 @@ from collections import deque
 from dataclasses import MISSING, fields, replace
 from itertools import repeat
 
-from labkit.evidence.hang.collector import nothing_collected
 from labkit.evidence.hang.processes import Part, Ranks, parts_of, ranks_of
 from labkit.evidence.hang.records import Call, Evidence, Group, Note
 from labkit.evidence.hang.signs import is_consequence
@@ -31,13 +30,12 @@ def join(evidence: Evidence) -> None:
     groups = _groups(parts, names, ranks)
     evidence.communicators = [one for one in evidence.communicators if one.calls is None]
     hosts: dict[str, set[int | None]] = {}
-    with nothing_collected():
-        for part, group in zip(parts, groups, strict=True):
-            rank = ranks.of.get(part.process)
-            evidence.calls += _calls(part, group, rank, ranks.counted)
-            part.one.calls.clear()
-            evidence.communicators.append(replace(part.one, group=group, rank=rank, calls=None))
-            hosts.setdefault(part.one.host, set()).add(rank)
+    for part, group in zip(parts, groups, strict=True):
+        rank = ranks.of.get(part.process)
+        evidence.calls += _calls(part, group, rank, ranks.counted)
+        part.one.calls.clear()
+        evidence.communicators.append(replace(part.one, group=group, rank=rank, calls=None))
+        hosts.setdefault(part.one.host, set()).add(rank)
     evidence.notes = [_owned(note, hosts) for note in evidence.notes]
 
 

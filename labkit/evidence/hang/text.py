@@ -2,7 +2,6 @@
 
 import re
 
-from labkit.evidence.hang.collector import nothing_collected
 from labkit.evidence.hang.desync import DesyncReader
 from labkit.evidence.hang.fingerprint import FingerprintReader
 from labkit.evidence.hang.lines import CUT, rank_of_file, unpacked_lines
@@ -62,8 +61,7 @@ def read_text(text: str, path: str) -> Evidence:
     nccl, prints, desync = NcclReader(path), FingerprintReader(path), DesyncReader(path)
     watchdog, signs = WatchdogReader(path, rank), SignReader(path, rank)
     ranks = set()
-    with nothing_collected():
-        _take(lines, nccl, watchdog, (prints, desync), signs, ranks)
+    _take(lines, nccl, watchdog, (prints, desync), signs, ranks)
     for reader in (nccl, watchdog, prints, desync, signs):
         reader.finish(evidence)
     evidence.ranks = {int(one) for one in ranks} | ({rank} if rank is not None else set())

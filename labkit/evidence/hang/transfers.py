@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from labkit.evidence.hang import findings as f
-from labkit.evidence.hang.between import root
+from labkit.evidence.hang.between import cycle, root
 from labkit.evidence.hang.findings import Finding, First, files_of, name_of
 from labkit.evidence.hang.progress import Progress
 from labkit.evidence.hang.records import COMPLETED, Call
@@ -112,22 +112,21 @@ def _crossing(table: Progress, open_: list[Call]) -> Finding | None:
         and call in open_  # on the other side as well
         and rank not in table.blind  # what it waits in may have been overwritten
     }
-    after = {rank: call.peer for rank, call in firsts.items() if _stands_behind(table, call, firsts)}
-    for start in sorted(after):
-        path = [start]
-        while path[-1] in after and after[path[-1]] not in path:
-            path.append(after[path[-1]])
-        if after.get(path[-1]) in path:
-            ring = path[path.index(after[path[-1]]) :]
-            calls = {rank: said((firsts[rank],)) for rank in sorted(ring)}
-            each = "; ".join(f"rank {rank} in {words}" for rank, words in calls.items())
-            reason = (
-                f"{ranks_said(ring)} wait for each other: {each}; the counterpart of each stands behind the "
-                "call in which the other waits, or was not made"
-            )
-            first = First(name_of(table.group), None, calls)
-            return Finding(table.group, f.CIRCULAR, reason, first, ahead=tuple(sorted(ring)))
-    return None
+    after = {
+        rank: {call.peer} if _stands_behind(table, call, firsts) else set() for rank, call in firsts.items()
+    }
+    ring = sorted(cycle(after))
+    if not ring:
+        return None
+    calls = {rank: said((firsts[rank],)) for rank in ring}
+    each = "; ".join(f"rank {rank} in {words}" for rank, words in calls.items())
+    reason = (
+        f"{ranks_said(ring)} wait for each other: {each}; the counterpart of each stands behind the "
+        "call in which the other waits, or was not made"
+    )
+    return Finding(
+        table.group, f.CIRCULAR, reason, First(name_of(table.group), None, calls), ahead=tuple(ring)
+    )
 
 
 def _stands_behind(table: Progress, call: Call, firsts: dict[int, Call]) -> bool:

@@ -9,8 +9,8 @@ import numpy as np
 from labkit.collectives.busbw import busbw_factor
 from labkit.collectives.names import ALGORITHMS
 from labkit.evidence.hang.records import Group
+from labkit.evidence.printed import printable
 from labkit.evidence.profile.kinds import COMMUNICATION, cause_of, operation_of, width_of
-from labkit.evidence.profile.printed import printable
 from labkit.evidence.profile.process_groups import ProcessGroups
 from labkit.evidence.profile.trace import NOT_KNOWN, ON_GPU, Annotation, Said, Trace
 from labkit.units import us

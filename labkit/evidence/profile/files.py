@@ -17,7 +17,7 @@ from typing import BinaryIO
 import orjson
 
 from labkit.errors import InputRefused
-from labkit.evidence.profile.printed import printable, printable_path
+from labkit.evidence.printed import printable, printable_path
 from labkit.spec.checks import amount, shown
 from labkit.units import format_bytes
 

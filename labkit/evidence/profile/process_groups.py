@@ -3,7 +3,7 @@
 import re
 
 from labkit.evidence.hang.records import MOST_RANKS, Group
-from labkit.evidence.profile.printed import printable
+from labkit.evidence.printed import printable
 
 UNNAMED = Group("")
 _LIST = re.compile(r"\s*\[[\d,\s]*\]\s*")

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from labkit.errors import InputRefused
 from labkit.evidence.limits import GUIDE
+from labkit.evidence.printed import printable
 from labkit.evidence.profile.files import LARGEST, trace_files
 from labkit.evidence.profile.groups import GroupRow, group_rows
-from labkit.evidence.profile.printed import printable
 from labkit.evidence.profile.ranks import Collective, collectives_of, straggler_of
 from labkit.evidence.profile.rows import read_traces
 from labkit.evidence.profile.says import findings, warnings_of

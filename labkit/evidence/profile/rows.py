@@ -11,6 +11,7 @@ from sys import intern
 import numpy as np
 
 from labkit.errors import InputRefused
+from labkit.evidence.printed import printable, printable_path
 from labkit.evidence.profile.files import read_events
 from labkit.evidence.profile.kinds import (
     ANNOTATION,
@@ -20,7 +21,6 @@ from labkit.evidence.profile.kinds import (
     OPERATOR,
     kind_of,
 )
-from labkit.evidence.profile.printed import printable, printable_path
 from labkit.evidence.profile.trace import NOT_KNOWN, ON_GPU, Annotation, Said, Trace, rank_of_process
 from labkit.units import us
 
